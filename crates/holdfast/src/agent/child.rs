@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::RawFd;
+use std::os::unix::net::UnixListener;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use membership::handshake::Party;
@@ -16,7 +17,7 @@ use membership::{ClusterId, Map, NodeId};
 
 use crate::server::process::{set_nonblocking, taken_over};
 
-/// The variable by which a process knows that it is a child: `pipe number socket,socket...`.
+/// The variable by which a process knows that it is a child: `pipe number door socket,socket...`.
 pub const ENVIRONMENT: &str = "HOLDFAST_AGENT";
 
 /// Members that a child names at most. A line is written at once if it has at most 4096 bytes.
@@ -78,6 +79,8 @@ struct Link {
     number: String,
     /// The last life that it has said.
     said: Mutex<Option<Life>>,
+    /// The socket at which its agent asks it.
+    door: Option<UnixListener>,
     /// The life, before the map is known.
     life: OnceLock<(NodeId, u64)>,
 }
@@ -100,12 +103,13 @@ pub fn begin() {
         let text = env::var(ENVIRONMENT).ok()?;
         let mut words = text.split(' ');
         let (pipe, number) = (words.next()?.parse::<RawFd>().ok()?, words.next()?.to_owned());
+        let door = words.next()?.parse::<RawFd>().ok().map(|fd| UnixListener::from(taken_over(fd)));
         let sockets = words.next().unwrap_or_default().split(',').filter_map(|fd| fd.parse::<RawFd>().ok());
         net::inherit(sockets.map(|fd| TcpListener::from(taken_over(fd))).collect());
         // An agent that does not read must not stop this process.
         set_nonblocking(pipe).ok()?;
         let pipe = File::from(taken_over(pipe));
-        Some(Link { pipe: Mutex::new(pipe), number, said: Mutex::default(), life: OnceLock::new() })
+        Some(Link { pipe: Mutex::new(pipe), number, said: Mutex::default(), door, life: OnceLock::new() })
     };
     LINK.get_or_init(begun);
 }
@@ -113,6 +117,11 @@ pub fn begin() {
 /// The name of this process among those of its machine; empty without an agent.
 pub fn name() -> &'static str {
     link().map_or("", |link| &link.number)
+}
+
+/// The socket at which the agent asks for metrics and for the cluster; `None` without an agent.
+pub fn door() -> Option<UnixListener> {
+    link()?.door.as_ref()?.try_clone().ok()
 }
 
 fn say(link: &Link, said: &Said) {

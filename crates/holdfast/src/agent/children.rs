@@ -16,6 +16,7 @@ use node::config::Settings;
 
 use super::bereaved::Bereaved;
 use super::child::{ENVIRONMENT, Life, Said};
+use super::doors::{Door, Doors};
 use super::plan::Plan;
 use super::restarts::Restarts;
 use crate::server::clock;
@@ -44,6 +45,8 @@ pub struct Children {
 
 struct Child {
     plan: Plan,
+    /// The way to ask it.
+    door: Arc<Door>,
     /// They listen while no process accepts.
     listeners: Vec<Listener>,
     running: Option<Running>,
@@ -69,15 +72,16 @@ impl Children {
     ///
     /// # Errors
     /// An address cannot be listened on, or a process cannot be started.
-    pub fn start(plans: Vec<Plan>, bereaved: Bereaved) -> io::Result<Self> {
+    pub fn start(plans: Vec<Plan>, bereaved: Bereaved, doors: &Doors) -> io::Result<Self> {
         let mut all = Vec::new();
-        for plan in plans {
+        for (plan, door) in plans.into_iter().zip(doors.all()) {
             fs::create_dir_all(&plan.dir)?;
             // A path is its process's to make: a stale one is replaced.
             let settings = Settings { unixsocket: None, ..plan.settings.clone() };
             let listeners = net::listeners(&settings)?;
             let restarts = Restarts::default();
-            all.push(Child { plan, listeners, running: None, restarts, due: None, tells: None });
+            let door = Arc::clone(door);
+            all.push(Child { plan, door, listeners, running: None, restarts, due: None, tells: None });
         }
         let mut children = Self { all, bereaved };
         let now = clock::monotonic_ms();
@@ -167,12 +171,13 @@ impl Child {
         set_nonblocking(pipe.as_raw_fd())?;
         let mut handed: Vec<RawFd> = self.listeners.iter().map(Listener::fd).collect();
         let sockets = handed.iter().map(RawFd::to_string).collect::<Vec<_>>().join(",");
-        handed.push(said.as_raw_fd());
+        handed.extend([said.as_raw_fd(), self.door.fd()]);
         let name = env::current_exe().unwrap_or_else(|_| "holdfast".into());
         let mut command = Command::new(OWN_PROGRAM);
         command.arg0(name).arg("server");
         command.args(self.plan.arguments.iter().cloned().map(OsString::from_vec));
-        command.env(ENVIRONMENT, format!("{} {} {sockets}", said.as_raw_fd(), self.plan.number));
+        let (pipe_fd, door) = (said.as_raw_fd(), self.door.fd());
+        command.env(ENVIRONMENT, format!("{pipe_fd} {} {door} {sockets}", self.plan.number));
         command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
         hand_down(&mut command, handed);
         end_with_parent(&mut command);
@@ -181,6 +186,7 @@ impl Child {
         tracing::info!("Node {} of this machine is started, PID: {pid}", self.plan.number);
         self.running = Some(Running { pid, since: now, pipe, rest: Vec::new(), life: None, serves: false });
         self.due = None;
+        self.door.is_started();
         Ok(())
     }
 
@@ -207,6 +213,7 @@ impl Child {
         // Its last words are in the pipe.
         self.hear();
         let Running { pid, since, life, .. } = self.running.take()?;
+        self.door.has_ended();
         let number = self.plan.number;
         // A cluster of one has nobody to tell.
         if let Some(life) = life.filter(|life| life.party.cluster.is_some() && life.members.len() > 1) {

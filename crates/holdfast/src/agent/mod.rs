@@ -4,10 +4,14 @@
 //! The parent has no data and takes no part in the cluster. It opens the sockets that clients connect to, starts the
 //! children, and starts one again that has ended. Because it waits for its children it can prove that one has ended
 //! (rule S12), and tells the cluster so. A child that ends in order, at `SHUTDOWN`, ends all.
+//!
+//! Metrics and clients of Sentinel have one port for the machine. The parent answers there, and asks its children.
 
 mod bereaved;
 pub mod child;
 mod children;
+mod doors;
+mod metrics;
 mod plan;
 mod restarts;
 
@@ -24,10 +28,11 @@ use node::config::{Arguments, Disk, Settings, load};
 
 use self::bereaved::Bereaved;
 use self::children::{Children, Outcome};
+use self::doors::{Asked, Doors};
 use crate::server::log::Log;
 use crate::server::process::{PidFile, Signals};
 use crate::server::supervisor::Supervisor;
-use crate::server::{chance, clock, machine, member};
+use crate::server::{chance, clock, machine, member, sentinel};
 
 /// The longest wait for a signal: what children say is read then at the latest.
 const TICK: Duration = Duration::from_millis(20);
@@ -98,7 +103,10 @@ fn watch(args: &[Vec<u8>], settings: &Settings) -> Result<ExitCode, Box<dyn Erro
         tls: member::files(settings)?,
         random: Arc::new(|bytes| assert!(chance::fill(bytes), "the system has no randomness")),
     };
-    let mut children = Children::start(plans, Bereaved::new(parent))?;
+    let doors = Arc::new(Doors::open(plans.len())?);
+    metrics::start(settings, &doors)?;
+    sentinel::start(settings, Asked::new(&doors))?;
+    let mut children = Children::start(plans, Bereaved::new(parent), &doors)?;
     let mut starting = Some(starting);
     let mut pid_file = None;
     let outcome = loop {

@@ -69,7 +69,8 @@ fn child(
     own.extend(port("cluster-port", settings.cluster_port)?);
     own.extend(port("cluster-client-port", u16::try_from(settings.cluster_client_port).unwrap_or(0))?);
     own.extend(port("cluster-announce-client-port", settings.cluster_announce_client_port)?);
-    own.extend(port("metrics-port", settings.metrics_port)?);
+    // The agent answers there for all of them.
+    own.extend(["metrics-port", "sentinel-port"].map(|name| (name.to_owned(), b"0".to_vec())));
     own.push(("dir".to_owned(), OsString::from(&dir).into_vec()));
     own.push(("cluster-host".to_owned(), host.as_bytes().to_vec()));
     // The agent speaks to the supervisor, and is the process to be found.
@@ -80,7 +81,6 @@ fn child(
     }
     if number > 1 {
         own.push(("unixsocket".to_owned(), Vec::new()));
-        own.push(("sentinel-port".to_owned(), b"0".to_vec()));
     }
     let own = own.into_iter().flat_map(|(name, value)| [format!("--{name}").into_bytes(), value]);
     let arguments: Vec<Vec<u8>> = args.iter().cloned().chain(own).collect();
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((first.settings.cluster_port, second.settings.cluster_port), (9000, 9001));
         assert_eq!((first.settings.port_for_smart_clients(), second.settings.port_for_smart_clients()), (8000, 8001));
         assert_eq!((first.settings.maxmemory, second.settings.maxmemory), (450, 450));
-        assert_eq!((first.settings.metrics_port, second.settings.metrics_port), (9121, 9122));
+        assert!(plans.iter().all(|plan| plan.settings.metrics_port == 0), "the agent's");
         assert!(plans.iter().all(|plan| plan.settings.cluster_host.as_deref() == Some(b"host-1")));
         assert!(plans.iter().all(|plan| plan.settings.pidfile.is_none()), "the agent's");
         assert_eq!((&first.dir, &second.dir), (&dir, &dir.join("copy-2")));

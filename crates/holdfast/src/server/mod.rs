@@ -24,7 +24,7 @@ pub mod log;
 pub mod log_server;
 pub mod machine;
 pub mod member;
-mod metrics;
+pub mod metrics;
 mod oom;
 mod openness;
 mod ownership;
@@ -32,7 +32,7 @@ mod places;
 pub mod process;
 pub mod rehearsal;
 mod replay;
-mod sentinel;
+pub mod sentinel;
 mod snapshots;
 mod standby;
 pub mod supervisor;
@@ -177,7 +177,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     }
     // Before the data is read, which may take long: probes ask meanwhile.
     let endpoint = metrics::Endpoint::start(&settings, &node)?;
-    sentinel::start(&settings, &node)?;
+    sentinel::start(&settings, sentinel::OfNode(Arc::clone(&node)))?;
     let links = Links::new(Arc::clone(&node));
     let mut signals = Some(signals);
     let (mut membership, mut disks, mut data, mut copy) = (None, disks, None, None);

@@ -1,5 +1,6 @@
 //! The agents of machines: parents whose children are the nodes of a cluster with copies.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
@@ -13,7 +14,7 @@ use crate::support::{Client, Scratch, free_ports};
 /// The longest wait for anything that must come, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         if let Some(seen) = look() {
@@ -24,31 +25,31 @@ fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("in vain: {what}");
 }
 
-fn signal(name: &str, pid: u32) {
+pub fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
 /// The processes whose parent is this one.
-fn children_of(pid: u32) -> Vec<u32> {
+pub fn children_of(pid: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-fn is_there(pid: u32) -> bool {
+pub fn is_there(pid: u32) -> bool {
     // One that has ended and was not waited for is no process any more.
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
 /// A machine: its agent, which is killed with the value.
-struct Host {
-    port: u16,
+pub struct Host {
+    pub port: u16,
     dir: Scratch,
-    process: Child,
+    pub process: Child,
 }
 
 impl Host {
-    fn start(port: u16, dir: Scratch, settings: &[&str]) -> Self {
+    pub fn start(port: u16, dir: Scratch, settings: &[&str]) -> Self {
         let process = Self::command(port, dir.path(), settings).spawn().unwrap();
         Self { port, dir, process }
     }
@@ -62,20 +63,20 @@ impl Host {
         command
     }
 
-    fn said(&self) -> String {
+    pub fn said(&self) -> String {
         fs::read_to_string(self.dir.path().join("output")).unwrap()
     }
 
-    fn says(&self, text: &str) {
+    pub fn says(&self, text: &str) {
         wait(text, || self.said().contains(text).then_some(()));
     }
 
     /// Its one node.
-    fn node(&self) -> u32 {
+    pub fn node(&self) -> u32 {
         wait("it has a child", || children_of(self.process.id()).first().copied())
     }
 
-    fn ends(&mut self) -> ExitStatus {
+    pub fn ends(&mut self) -> ExitStatus {
         wait("it ends", || self.process.try_wait().unwrap())
     }
 }
@@ -93,21 +94,29 @@ impl Drop for Host {
 }
 
 /// Three machines, two copies of the data of each shard, and three of its log. Nobody placed them.
-struct Hosts {
-    hosts: Vec<Host>,
+pub struct Hosts {
+    pub hosts: Vec<Host>,
     shards: u16,
     seeds: String,
     count: u32,
+    /// Further settings of each machine, by its port.
+    more: BTreeMap<u16, Vec<String>>,
 }
 
 impl Hosts {
     /// With one shard, or three. Then a machine has two nodes.
-    fn new(shards: u16) -> Self {
+    pub fn new(shards: u16) -> Self {
+        Self::with(shards, [const { Vec::new() }; 3])
+    }
+
+    /// With further settings of each machine.
+    pub fn with(shards: u16, more: [Vec<String>; 3]) -> Self {
         let of_machine = if shards == 1 { 1 } else { 2 };
         let first = free_ports(3 * of_machine);
         let ports = [0, 1, 2].map(|host| first + host * of_machine);
         let seeds = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
-        let mut hosts = Self { hosts: Vec::new(), shards, seeds, count: 0 };
+        let more = ports.into_iter().zip(more).collect();
+        let mut hosts = Self { hosts: Vec::new(), shards, seeds, count: 0, more };
         for port in ports {
             let host = hosts.start(port, Scratch::new());
             hosts.hosts.push(host);
@@ -116,18 +125,19 @@ impl Hosts {
         hosts
     }
 
-    fn start(&self, port: u16, dir: Scratch) -> Host {
+    pub fn start(&self, port: u16, dir: Scratch) -> Host {
         let name = format!("host-{port}");
         let shards = self.shards.to_string();
         let settings = ["--cluster-host", &name, "--cluster-seeds", &self.seeds, "--cluster-shards", &shards];
-        Host::start(port, dir, &settings)
+        let more: Vec<&str> = self.more[&port].iter().map(String::as_str).collect();
+        Host::start(port, dir, &[&settings[..], &more].concat())
     }
 
-    fn status(&self, asked: usize) -> String {
+    pub fn status(&self, asked: usize) -> String {
         holdfast(&["cluster", "status", "-p", &self.hosts[asked].port.to_string()])
     }
 
-    fn has_standby(&self, asked: usize) {
+    pub fn has_standby(&self, asked: usize) {
         wait("a standby", || {
             let status = self.status(asked);
             let (copies, standbys) = (status.matches(" 3 of 3 ").count(), status.matches(" electable ").count());
@@ -136,7 +146,7 @@ impl Hosts {
     }
 
     /// The machine with the owner of the shard, as another one says.
-    fn owner(&self, asked: usize) -> usize {
+    pub fn owner(&self, asked: usize) -> usize {
         wait("an owner", || {
             let status = self.status(asked);
             let of_shard = status.lines().find(|line| line.contains(" shard-1 "))?;
@@ -147,7 +157,7 @@ impl Hosts {
 
     /// Waits until the metadata are led by a node that neither owns the shard nor stands by: then no election comes before
     /// a takeover.
-    fn led_apart(&self, asked: usize) {
+    pub fn led_apart(&self, asked: usize) {
         wait("the third machine leads", || {
             let status = self.status(asked);
             let led =
@@ -159,7 +169,7 @@ impl Hosts {
     }
 
     /// So many more values are acknowledged at a machine.
-    fn sets(&mut self, at: usize, more: u32) {
+    pub fn sets(&mut self, at: usize, more: u32) {
         for _ in 0..more {
             let value = self.count;
             wait("it is acknowledged", || {
@@ -170,7 +180,7 @@ impl Hosts {
         }
     }
 
-    fn has_all(&self, at: usize) {
+    pub fn has_all(&self, at: usize) {
         for value in 0..self.count {
             wait("an answer", || {
                 let reply = Client::at(self.hosts[at].port).try_call(&format!("get key:{value}"))?;

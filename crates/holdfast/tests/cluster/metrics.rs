@@ -8,8 +8,13 @@ use crate::support::{Nodes, free_ports};
 
 /// A scrape of the endpoint at this port.
 pub fn scrape(port: u16) -> String {
+    get(port, "/metrics")
+}
+
+/// The answer of the endpoint at this port, its head included.
+pub fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     reply

@@ -139,7 +139,8 @@ fn containers_give_settings_that_exist() {
     }
     let set = text(STATEFUL_SET);
     let options: Vec<&str> = set.lines().filter_map(|line| line.trim().strip_prefix("- --")).collect();
-    assert_eq!(options, ["metrics-port", "metrics-bind", "cluster-announce-ip"]);
+    let expected = ["metrics-port", "metrics-bind", "sentinel-port", "sentinel-master-name", "cluster-announce-ip"];
+    assert_eq!(options, expected);
     assert!(options.iter().all(|name| find(name.as_bytes()).is_some()));
 }
 
@@ -155,8 +156,11 @@ fn containers_open_the_ports_of_a_server() {
     };
     let set = text(STATEFUL_SET);
     let mut all: BTreeSet<String> = words.iter().cloned().collect();
-    // The endpoint of the probes, which the chart opens.
-    all.insert(behind(set.split("- --metrics-port\n").nth(1).unwrap_or(""), "- ").to_owned());
+    // The endpoint of the probes, which the chart opens, and that of clients of Sentinel.
+    for option in ["- --metrics-port\n", "- --sentinel-port\n"] {
+        let value = set.split(option).nth(1).unwrap_or("").lines().next().unwrap_or("");
+        all.insert(behind(value, "- ").to_owned());
+    }
     assert_eq!(numbers(&set, "containerPort:"), all);
     assert_eq!(numbers(&text("packaging/helm/holdfast/templates/services.yaml"), "port:"), all);
     assert!(text("packaging/helm/holdfast/templates/_helpers.tpl").contains(&format!("%s-%d.%s:{}", settings.port)));

@@ -177,13 +177,13 @@ fn standbys(node: &Node, t: &mut Text) {
         t.gauge("holdfast_standbys_electable", &[], electable);
         let all: Vec<_> = seen.iter().map(|seen| (seen.address(), seen)).collect();
         all.iter()
-            .for_each(|(address, seen)| t.gauge("holdfast_standby_up", &[("node", address)], u8::from(seen.is_up)));
+            .for_each(|(address, seen)| t.gauge("holdfast_standby_up", &[("standby", address)], u8::from(seen.is_up)));
         let following = || all.iter().filter_map(|(address, seen)| Some((address, seen.following?.0)));
         for (address, of) in following() {
-            t.gauge("holdfast_standby_lag_bytes", &[("node", address)], of.behind_bytes);
+            t.gauge("holdfast_standby_lag_bytes", &[("standby", address)], of.behind_bytes);
         }
         for (address, of) in following() {
-            t.gauge("holdfast_standby_lag_seconds", &[("node", address)], of.behind_ms as f64 / 1000.0);
+            t.gauge("holdfast_standby_lag_seconds", &[("standby", address)], of.behind_ms as f64 / 1000.0);
         }
     }
     if let Some(copy) = node.copy() {

@@ -1,11 +1,15 @@
 //! `sentinel-port`: answers clients of Redis Sentinel from the cluster's metadata, on a thread of its own.
 //!
+//! With an agent one port is for all nodes of the machine: the agent answers there, and asks its nodes.
+//!
 //! It needs no password, as it tells addresses alone. So clients are bounded: by their number, by the bytes of a request,
 //! and by the time that they take for a reply. Where there are too many, the oldest gives way.
 
+mod seen;
 mod view;
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::pin::pin;
@@ -15,7 +19,6 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use membership::control::Status;
 use node::Node;
 use node::config::Settings;
 use sentinel::{Session, View, news};
@@ -42,8 +45,28 @@ const EVERY: Duration = Duration::from_millis(250);
 /// The pause after a connection that could not be accepted: mostly, because there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-struct State {
-    node: Arc<Node>,
+pub use self::seen::Seen;
+
+/// The process's knowledge of the cluster.
+pub trait Source: Send + Sync + 'static {
+    /// The cluster as it is now; `None`: nothing is known.
+    fn look(&self) -> impl Future<Output = Option<Seen>> + Send;
+}
+
+/// A node asks the metadata.
+pub struct OfNode(pub Arc<Node>);
+
+impl Source for OfNode {
+    async fn look(&self) -> Option<Seen> {
+        let (tell, told) = oneshot::channel();
+        // The receiver may have gone with the connection.
+        self.0.cluster()?.administration()?.status(Box::new(move |status| drop(tell.send(status))));
+        Seen::of(&told.await.ok()?)
+    }
+}
+
+struct State<S> {
+    source: S,
     view: watch::Sender<Arc<View>>,
     clients: AtomicU64,
 }
@@ -53,7 +76,7 @@ struct State {
 ///
 /// # Errors
 /// The server cannot listen there.
-pub fn start(settings: &Settings, node: &Arc<Node>) -> io::Result<()> {
+pub fn start(settings: &Settings, source: impl Source) -> io::Result<()> {
     let port = settings.sentinel_port;
     if port == 0 {
         return Ok(());
@@ -72,7 +95,7 @@ pub fn start(settings: &Settings, node: &Arc<Node>) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     let local = view::Local::new(settings);
     let (view, _) = watch::channel(Arc::new(local.first()));
-    let state = Arc::new(State { node: Arc::clone(node), view, clients: AtomicU64::new(0) });
+    let state = Arc::new(State { source, view, clients: AtomicU64::new(0) });
     thread::Builder::new().name("sentinel".into()).spawn(move || {
         if let Err(error) = runtime.block_on(serve(listeners, local, state)) {
             tracing::warn!(cause = "sentinel", "The endpoint for clients of Sentinel has ended: {error}");
@@ -102,7 +125,7 @@ fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// Takes connections for ever.
-async fn serve(listeners: Vec<TcpListener>, mut local: view::Local, state: Arc<State>) -> io::Result<()> {
+async fn serve(listeners: Vec<TcpListener>, mut local: view::Local, state: Arc<State<impl Source>>) -> io::Result<()> {
     let (take, mut taken) = tokio::sync::mpsc::channel(1);
     for listener in listeners {
         let (listener, take) = (tokio::net::TcpListener::from_std(listener)?, take.clone());
@@ -139,23 +162,16 @@ async fn serve(listeners: Vec<TcpListener>, mut local: view::Local, state: Arc<S
     Ok(())
 }
 
-impl State {
+impl<S: Source> State<S> {
     /// Asks for the state of the cluster, and has subscribers hear of what has changed.
     async fn look(&self, local: &mut view::Local) {
-        let Some(status) = self.status().await else { return };
-        let now = Arc::new(local.view(&status, &self.view.borrow()));
+        let Some(seen) = self.source.look().await else { return };
+        let now = Arc::new(local.view(&seen, &self.view.borrow()));
         self.view.send_if_modified(|view| {
             let is_new = **view != *now;
             *view = now;
             is_new
         });
-    }
-
-    async fn status(&self) -> Option<Status> {
-        let (tell, told) = oneshot::channel();
-        // The receiver may have gone with the connection.
-        self.node.cluster()?.administration()?.status(Box::new(move |status| drop(tell.send(status))));
-        told.await.ok()
     }
 
     async fn talk(&self, mut stream: TcpStream) -> io::Result<()> {

@@ -1,13 +1,13 @@
-//! The cluster's status as clients of Sentinel see it.
+//! The cluster as clients of Sentinel see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use membership::control::{NodeStatus, Status};
-use membership::{NodeId, map};
 use node::config::Settings;
 use sentinel::{Master, Place, View};
 
-/// A node does not serve any more when so many statuses in a row have seen it without a lease. A leader that has just been
+use super::seen::{Seen, SeenNode};
+
+/// A node does not serve any more when so many looks in a row have seen it without a lease. A leader that has just been
 /// elected knows of no leases before the nodes have renewed theirs.
 const SILENT: u8 = 4;
 
@@ -18,8 +18,8 @@ pub struct Local {
     port: u16,
     sentinel_port: u16,
     is_in_cluster: bool,
-    /// How many statuses in a row have seen each node without a lease.
-    silent: BTreeMap<NodeId, u8>,
+    /// How many looks in a row have seen each node without a lease.
+    silent: BTreeMap<String, u8>,
 }
 
 impl Local {
@@ -48,87 +48,80 @@ impl Local {
         }
     }
 
-    /// The view of a status. `before`: the view until now. While the metadata have no leader nobody knows which nodes
+    /// The view of what was seen. `before`: the view until now. While the metadata have no leader nobody knows which nodes
     /// serve, so masters stay as they were.
-    pub fn view(&mut self, status: &Status, before: &View) -> View {
-        let map = &status.map;
-        if map.nodes().is_empty() {
-            return self.first();
-        }
-        let mine = map.member(status.me).map(|node| node.host.as_str());
-        let others = map.nodes().iter().filter(|node| !node.lost && Some(node.host.as_str()) != mine);
-        let voters = map.members().zip(&status.nodes).filter(|(node, _)| node.voter);
-        // A node has links to those alone that it has to do with. The leader knows the others.
-        let answers = |known: &NodeStatus| known.linked || known.lease_ms.is_some_and(|left| left > 0);
-        let voters = (voters.clone().count(), voters.filter(|(_, known)| answers(known)).count());
-        let masters = match status.leader {
-            Some(_) => {
-                self.listen(status);
-                self.masters(status, before)
-            }
-            None => before.masters.clone(),
+    pub fn view(&mut self, seen: &Seen, before: &View) -> View {
+        // One for each machine, however many nodes it has.
+        let mut hosts: BTreeSet<&str> = [seen.host.as_str()].into();
+        let others = seen.nodes.iter().filter(|node| !node.lost && hosts.insert(&node.place.host));
+        let others = others.map(|node| Place { port: self.sentinel_port, ..node.place.clone() }).collect();
+        let masters = if seen.is_led {
+            self.listen(seen);
+            self.masters(seen, before)
+        } else {
+            before.masters.clone()
         };
-        View {
-            version: node::REDIS_VERSION,
-            id: status.me.to_string(),
-            masters,
-            others: others.map(|node| Place { port: self.sentinel_port, ..place(node) }).collect(),
-            voters,
-        }
+        View { version: node::REDIS_VERSION, id: seen.me.clone(), masters, others, voters: seen.voters }
     }
 
-    fn listen(&mut self, status: &Status) {
-        let members = status.map.members().zip(&status.nodes);
-        let counted = members.map(|(node, known)| {
-            let before = self.silent.get(&node.id).copied().unwrap_or(SILENT);
-            let serves = !node.lost && known.lease_ms.is_some_and(|left| left > 0);
-            (node.id, if serves { 0 } else { before.saturating_add(1) })
+    fn listen(&mut self, seen: &Seen) {
+        let counted = seen.nodes.iter().map(|node| {
+            let before = self.silent.get(&node.place.id).copied().unwrap_or(SILENT);
+            let serves = !node.lost && node.has_lease;
+            (node.place.id.clone(), if serves { 0 } else { before.saturating_add(1) })
         });
         self.silent = counted.collect();
     }
 
-    fn serves(&self, node: &map::Node) -> bool {
-        self.silent.get(&node.id).is_some_and(|silent| *silent < SILENT)
+    fn serves(&self, node: &SeenNode) -> bool {
+        self.silent.get(&node.place.id).is_some_and(|silent| *silent < SILENT)
     }
 
-    /// A node that serves stands for the whole cluster, as every node serves every key. Each shard has its owner.
-    fn masters(&self, status: &Status, before: &View) -> Vec<Master> {
-        let map = &status.map;
-        let mut serving: Vec<&map::Node> = map.nodes().iter().filter(|node| self.serves(node)).collect();
+    /// A node that serves stands for the whole cluster, as every node serves every key. Clients may ask for its role, so it
+    /// is no standby. Each shard has its owner.
+    fn masters(&self, seen: &Seen, before: &View) -> Vec<Master> {
+        let serving: Vec<&SeenNode> = seen.nodes.iter().filter(|node| self.serves(node)).collect();
         let known = before.master(self.name.as_bytes());
         // One that serves stays, so that clients need not turn back to one that is up again.
-        serving.sort_by_key(|node| (known.is_none_or(|known| known.place != place(node)), node.number));
-        let whole = match serving.split_first() {
-            Some((first, rest)) => Some(Master {
+        let rank = |node: &&&SeenNode| (!node.owns, known.is_none_or(|known| known.place != node.place), node.number);
+        let whole = match serving.iter().filter(|node| !node.is_standby).min_by_key(rank) {
+            Some(first) => Some(Master {
                 name: self.name.clone(),
-                place: place(first),
+                place: first.place.clone(),
                 is_up: true,
-                epoch: map.epoch(),
-                replicas: rest.iter().map(|node| place(node)).collect(),
+                epoch: seen.epoch,
+                replicas: serving.iter().filter(|node| node.number != first.number).map(place).collect(),
             }),
             None => known.map(|master| Master { is_up: false, replicas: Vec::new(), ..master.clone() }),
         };
-        let of_shards = map.shards().iter().filter_map(|shard| {
-            let owner = map.member(shard.owner)?;
-            let name = format!("shard-{}", shard.id.0);
-            let (is_up, epoch) = (self.serves(owner), u64::from(shard.term.get()));
-            Some(Master { name, place: place(owner), is_up, epoch, replicas: Vec::new() })
+        let of_shards = seen.shards.iter().filter_map(|shard| {
+            let owner = seen.node(&shard.owner)?;
+            let standbys = serving.iter().filter(|node| shard.standbys.contains(&node.place.id));
+            Some(Master {
+                name: format!("shard-{}", shard.number),
+                place: owner.place.clone(),
+                is_up: self.serves(owner),
+                epoch: shard.term,
+                replicas: standbys.map(place).collect(),
+            })
         });
         whole.into_iter().chain(of_shards).collect()
     }
 }
 
-fn place(node: &map::Node) -> Place {
-    Place { host: node.host.clone(), port: node.port, id: node.id.to_string() }
+fn place(node: &&SeenNode) -> Place {
+    node.place.clone()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use membership::map::Range;
+    use membership::control::{NodeStatus, Status};
+    use membership::map::{self, Range};
     use membership::{Map, NodeId, Slot};
 
+    use super::super::seen;
     use super::*;
 
     fn local() -> Local {
@@ -137,11 +130,12 @@ mod tests {
     }
 
     /// The view when all statuses are like this one.
-    fn settled(local: &mut Local, status: &Status, before: &View) -> View {
+    fn settled(local: &mut Local, status: &Seen, before: &View) -> View {
         (0..SILENT).fold(before.clone(), |before, _| local.view(status, &before))
     }
 
-    fn status(leases: [Option<u64>; 3]) -> Status {
+    /// Three nodes that own slots.
+    fn status(leases: [Option<u64>; 3]) -> Seen {
         let node = |number: u32| map::Node {
             id: NodeId([number as u8; 20]),
             number,
@@ -167,7 +161,7 @@ mod tests {
             copies: Vec::new(),
             standing: None,
         });
-        Status {
+        let status = Status {
             me: NodeId([2; 20]),
             cluster: None,
             map: Arc::new(map),
@@ -177,7 +171,11 @@ mod tests {
             reason: String::new(),
             changing: false,
             nodes: nodes.collect(),
-        }
+        };
+        let mut seen = Seen::of(&status).unwrap();
+        assert_eq!(seen.nodes.iter().map(|node| node.owns).collect::<Vec<_>>(), [true, false, false]);
+        seen.nodes.iter_mut().for_each(|node| node.owns = true);
+        seen
     }
 
     fn at(view: &View) -> (&str, bool, usize) {
@@ -208,8 +206,39 @@ mod tests {
         let mut local = local();
         let first = local.view(&status([Some(900), Some(1000), Some(800)]), &local.first());
         let mut leaderless = status([None, Some(1000), None]);
-        leaderless.leader = None;
+        leaderless.is_led = false;
         let now = settled(&mut local, &leaderless, &first);
         assert_eq!((at(&now), now.has_quorum()), (("10.0.0.1", true, 2), false));
+    }
+
+    #[test]
+    fn a_standby_is_no_master_of_anything() {
+        let mut local = local();
+        let all = [Some(900), Some(1000), Some(800)];
+        let first = local.view(&status(all), &local.first());
+        assert_eq!(at(&first), ("10.0.0.1", true, 2));
+        // The second one takes over, and the first one is its standby.
+        let mut after = status(all);
+        for (at, node) in after.nodes.iter_mut().enumerate() {
+            (node.owns, node.is_standby) = (at == 1, at == 0);
+        }
+        let id = |at: usize| after.nodes[at].place.id.clone();
+        after.shards = vec![seen::SeenShard { number: 1, term: 2, owner: id(1), standbys: vec![id(0)] }];
+        let second = local.view(&after, &first);
+        assert_eq!(at(&second), ("10.0.0.2", true, 2));
+        let heard: Vec<String> = sentinel::news(&first, &second).into_iter().map(|news| news.text).collect();
+        assert!(heard.contains(&"mymaster 10.0.0.1 6379 10.0.0.2 6379".to_owned()), "{heard:?}");
+        let shard = second.master(b"shard-1").unwrap();
+        let of_shard: Vec<&str> = shard.replicas.iter().map(|place| &*place.host).collect();
+        assert_eq!((&*shard.place.host, of_shard), ("10.0.0.2", vec!["10.0.0.1"]));
+    }
+
+    #[test]
+    fn a_machine_with_two_nodes_is_one_sentinel() {
+        let mut local = local();
+        let mut seen = status([Some(900), Some(1000), Some(800)]);
+        seen.nodes[0].place.host = seen.nodes[2].place.host.clone();
+        let view = local.view(&seen, &local.first());
+        assert_eq!(view.others.iter().map(|other| &*other.host).collect::<Vec<_>>(), ["10.0.0.3"]);
     }
 }
