@@ -36,12 +36,15 @@ pub struct Life {
 pub enum Said {
     Lives(Life),
     Serves,
+    /// Whether it owns slots.
+    Owns(bool),
 }
 
 impl Said {
     fn line(&self) -> String {
         match self {
             Self::Serves => "serves\n".to_owned(),
+            Self::Owns(owns) => format!("owns {owns}\n"),
             Self::Lives(Life { party, members }) => {
                 let Party { cluster, node, incarnation } = party;
                 let cluster = cluster.map_or_else(|| "-".to_owned(), |cluster| cluster.to_string());
@@ -56,6 +59,7 @@ impl Said {
         let mut words = line.split(' ');
         match words.next()? {
             "serves" => Some(Self::Serves),
+            "owns" => Some(Self::Owns(words.next()?.parse().ok()?)),
             "lives" => {
                 let (node, incarnation) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
                 let cluster: Option<ClusterId> = match words.next()? {
@@ -79,6 +83,8 @@ struct Link {
     number: String,
     /// The last life that it has said.
     said: Mutex<Option<Life>>,
+    /// Whether it owns slots, as it has last said.
+    owns: Mutex<Option<bool>>,
     /// The socket at which its agent asks it.
     door: Option<UnixListener>,
     /// The life, before the map is known.
@@ -109,7 +115,14 @@ pub fn begin() {
         // An agent that does not read must not stop this process.
         set_nonblocking(pipe).ok()?;
         let pipe = File::from(taken_over(pipe));
-        Some(Link { pipe: Mutex::new(pipe), number, said: Mutex::default(), door, life: OnceLock::new() })
+        Some(Link {
+            pipe: Mutex::new(pipe),
+            number,
+            said: Mutex::default(),
+            owns: Mutex::default(),
+            door,
+            life: OnceLock::new(),
+        })
     };
     LINK.get_or_init(begun);
 }
@@ -138,7 +151,7 @@ pub fn lives(node: NodeId, incarnation: u64) {
     }
 }
 
-/// Tells the agent where members are, and which life this is, if the map has news of that.
+/// Tells the agent where members are, which life this is, and whether it owns slots, if the map has news of that.
 pub fn heed(map: &Map) {
     let Some((link, (node, incarnation))) = link().and_then(|link| Some((link, *link.life.get()?))) else { return };
     let members = map.members().filter(|member| !member.lost && !member.host.contains(' ')).take(MEMBERS_MAX);
@@ -148,6 +161,11 @@ pub fn heed(map: &Map) {
     if said.as_ref() != Some(&life) {
         say(link, &Said::Lives(life.clone()));
         *said = Some(life);
+    }
+    let owns = map.index_of(node).is_some_and(|index| map.slots_of(index) > 0);
+    // An earlier process of this one, before an `exec`, may have said otherwise.
+    if link.owns.lock().unwrap_or_else(PoisonError::into_inner).replace(owns) != Some(owns) {
+        say(link, &Said::Owns(owns));
     }
 }
 
@@ -173,8 +191,10 @@ mod tests {
             let line = said.line();
             assert_eq!(Said::read(line.strip_suffix('\n').unwrap()), Some(said));
         }
-        assert_eq!(Said::read("serves"), Some(Said::Serves));
-        for other in ["", "lives", "lives x 1 -", "lives 07 1 - host", "dances"] {
+        for said in [Said::Serves, Said::Owns(true), Said::Owns(false)] {
+            assert_eq!(Said::read(said.line().trim_end()), Some(said));
+        }
+        for other in ["", "lives", "lives x 1 -", "lives 07 1 - host", "owns", "owns much", "dances"] {
             assert_eq!(Said::read(other), None, "{other}");
         }
     }

@@ -28,6 +28,10 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 /// The longest wait, when the agent ends, for the cluster to hear that its nodes have ended, in milliseconds.
 const FAREWELL_MS: u64 = 1_000;
 
+/// The longest turn of a node that ends: then the next one is asked to, whether or not it has ended. A node gives its shard
+/// away within half of that.
+const TURN_MS: u64 = 5_000;
+
 /// Why an agent ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -65,6 +69,9 @@ struct Running {
     rest: Vec<u8>,
     life: Option<Life>,
     serves: bool,
+    owns: bool,
+    /// When it was asked to end.
+    asked: Option<u64>,
 }
 
 impl Children {
@@ -121,11 +128,13 @@ impl Children {
         None
     }
 
-    /// Asks all to end, and waits for them. A second signal kills them.
+    /// Has one after another end, and waits for them. Those that own slots are first, and give them to other machines while
+    /// the rest of this one is there. A second signal kills them.
     pub fn stop(&mut self, signals: &Signals) {
-        self.signal(libc::SIGTERM);
-        let is_running = |children: &Self| children.all.iter().any(|child| child.running.is_some());
-        while is_running(self) {
+        while self.all.iter().any(|child| child.running.is_some()) {
+            let now = clock::monotonic_ms();
+            self.all.iter_mut().for_each(Child::hear);
+            self.ask_next(now);
             if let Some(name) = signals.wait_for(Duration::from_millis(20))
                 && name != CHILD
             {
@@ -147,6 +156,23 @@ impl Children {
         self.all.iter().filter_map(|child| child.tells.as_ref()).for_each(|tells| tells.store(true, SeqCst));
     }
 
+    /// Asks the next one to end, if it is its turn.
+    fn ask_next(&mut self, now: u64) {
+        let running = || self.all.iter().filter_map(|child| child.running.as_ref());
+        if running().filter_map(|running| running.asked).any(|asked| now.saturating_sub(asked) < TURN_MS) {
+            return;
+        }
+        let mut waiting: Vec<&mut Child> = self.all.iter_mut().filter(|child| child.waits_for_its_turn()).collect();
+        waiting.sort_by_key(|child| (!child.owns(), child.plan.number));
+        let Some(child) = waiting.into_iter().next() else { return };
+        let number = child.plan.number;
+        if let Some(running) = &mut child.running {
+            tracing::info!("Node {number} of this machine, PID {}, is asked to end", running.pid);
+            running.asked = Some(now);
+            signal_child(running.pid, libc::SIGTERM);
+        }
+    }
+
     fn signal(&self, signal: libc::c_int) {
         for running in self.all.iter().filter_map(|child| child.running.as_ref()) {
             signal_child(running.pid, signal);
@@ -164,6 +190,14 @@ impl Drop for Children {
 impl Child {
     fn is(&self, pid: libc::pid_t) -> bool {
         self.running.as_ref().is_some_and(|running| running.pid == pid)
+    }
+
+    fn owns(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.owns)
+    }
+
+    fn waits_for_its_turn(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.asked.is_none())
     }
 
     fn start(&mut self, now: u64) -> io::Result<()> {
@@ -184,7 +218,16 @@ impl Child {
         let process = command.spawn()?;
         let pid = libc::pid_t::try_from(process.id()).map_err(|_| io::Error::other("a process id"))?;
         tracing::info!("Node {} of this machine is started, PID: {pid}", self.plan.number);
-        self.running = Some(Running { pid, since: now, pipe, rest: Vec::new(), life: None, serves: false });
+        self.running = Some(Running {
+            pid,
+            since: now,
+            pipe,
+            rest: Vec::new(),
+            life: None,
+            serves: false,
+            owns: false,
+            asked: None,
+        });
         self.due = None;
         self.door.is_started();
         Ok(())
@@ -199,6 +242,7 @@ impl Child {
                     running.serves = true;
                     self.restarts.serves();
                 }
+                Said::Owns(owns) => running.owns = owns,
                 Said::Lives(life) => {
                     // The node itself tells the cluster that its earlier life has ended.
                     self.tells.take().iter().for_each(|tells| tells.store(true, SeqCst));

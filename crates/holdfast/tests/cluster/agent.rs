@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::log_servers::holdfast;
@@ -261,6 +262,51 @@ fn three_shards_on_three_machines_go_on_without_any_of_them() {
     });
     hosts.sets(asked, 60);
     hosts.has_all(2);
+}
+
+/// Its nodes end one after another, the owner first. Its shard is with another machine by then, and nobody has to find
+/// that out: no client of other machines gets an error, or waits for a lease.
+#[test]
+fn the_nodes_of_a_machine_end_one_after_another() {
+    let mut hosts = Hosts::new(3);
+    let machine = 1;
+    let is_over = AtomicBool::new(false);
+    let nodes = children_of(hosts.hosts[machine].process.id());
+    let ports: Vec<u16> =
+        hosts.hosts.iter().map(|host| host.port).filter(|port| *port != hosts.hosts[machine].port).collect();
+    let said = std::thread::scope(|scope| {
+        for port in &ports {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut client = Client::at(*port);
+                for count in 0.. {
+                    assert_eq!(client.call(&format!("set {port}:{count} {count}")), "+OK");
+                    if is_over.load(SeqCst) {
+                        break;
+                    }
+                }
+            });
+        }
+        signal("TERM", hosts.hosts[machine].process.id());
+        let ended = hosts.hosts[machine].ends();
+        is_over.store(true, SeqCst);
+        assert!(ended.success());
+        hosts.hosts[machine].said()
+    });
+    assert!(nodes.iter().all(|node| !is_there(*node)));
+    let at = |text: &str| said.find(text).unwrap_or_else(|| panic!("{text}: {said}"));
+    let last = |text: &str| said.rfind(text).unwrap_or_else(|| panic!("{text}: {said}"));
+    assert_eq!(said.matches(" is asked to end").count(), 2);
+    assert!(at("was given to another node after") < at(" has ended in order"), "the owner is not the first one");
+    assert!(at(" has ended in order") < last(" is asked to end"), "both were asked at once");
+    let status = hosts.status(0);
+    let port = hosts.hosts[machine].port;
+    let here = [port, port + 1].map(|port| format!("127.0.0.1:{port}"));
+    let owned = |line: &str| {
+        let owner = line.split_whitespace().nth(1).unwrap_or_default();
+        line.contains("  always  ") && here.iter().any(|place| place == owner)
+    };
+    assert!(!status.lines().any(owned), "{status}");
 }
 
 /// A machine of its own, on which nothing else runs.

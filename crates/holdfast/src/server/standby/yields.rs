@@ -97,9 +97,13 @@ impl Shared {
     fn give_away(self: &Arc<Self>) {
         let Some(ownership) = self.belongs.get().and_then(|(_, ownership)| ownership.upgrade()) else { return };
         let Some(shard) = ownership.shard() else { return };
-        // The nearest of those that were heard lately. Without one the next life of this node goes on.
-        let mut near = ownership.control().standbys();
-        near.sort_by_key(|heard| heard.following.behind_bytes);
+        // The nearest of those that were heard lately, on another machine if there is one: this one may be about to go
+        // down. Without any the next life of this node goes on.
+        let (map, mut near) = (ownership.control().map(), ownership.control().standbys());
+        let machine =
+            |number: NodeNumber| map.nodes().iter().find(|node| node.number == number.0).map(|of| &of.machine);
+        let here = map.member(ownership.control().id()).map(|node| &node.machine);
+        near.sort_by_key(|heard| (machine(heard.process.node) == here, heard.following.behind_bytes));
         let prepared = near.iter().find_map(|heard| self.prepare(shard.id, heard.process.node).ok());
         if let Some((mut yields, copies, to)) = prepared {
             yields.leaves = Some(yields.now() + LEAVES_MAX_MS);
