@@ -297,7 +297,7 @@ impl<P: Port> Forwarding<'_, P> {
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),
             Kind::Watch => match moves.then(|| peers.place_of(command, args, key)) {
-                Some(place) if place != Place::Several => place,
+                Some(place) if place != Place::Several && !peers.has_just_moved(place) => place,
                 // If it moves, there is no single place that the client could be told.
                 _ => return self.route_watch(conn, command, args, raw),
             },
@@ -336,9 +336,9 @@ impl<P: Port> Forwarding<'_, P> {
         if kind == Kind::Scan {
             engine.scan_end = peers.end_of_scan(args);
         }
-        let me = peers.me;
+        let (me, moves) = (peers.me, moves && !peers.has_just_moved(place));
         if let Some(multi) = conn.session.multi.as_deref_mut().filter(|_| queues) {
-            multi.here |= place == Place::Several || matches!(place, Place::At(owner, _) if owner == me);
+            multi.here |= !moves || place == Place::Several || matches!(place, Place::At(owner, _) if owner == me);
         }
         let client = OfClient {
             me,

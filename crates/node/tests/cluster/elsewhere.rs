@@ -461,7 +461,7 @@ fn who_waits_at_a_node_that_is_cut_off_hears_of_it() {
 }
 
 #[test]
-fn smart_clients_that_wait_are_told_where_to_go() {
+fn smart_clients_that_wait_go_on_at_the_new_owner() {
     let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
     let (waiter, patient) = (net.connect(1), net.connect(1));
     let list = key_of(1, 3, "list");
@@ -469,10 +469,43 @@ fn smart_clients_that_wait_are_told_where_to_go() {
     net.send(patient, &format!("BLPOP {list} 5"));
     net.run();
     hear(&mut net, &[1], false);
-    let slot = keyspace::slot_of(list.as_bytes());
-    for client in [waiter, patient] {
-        assert_eq!(net.heard(client), [format!("-MOVED {slot} 10.0.0.3:8002")]);
+    a_while(&mut net);
+    hear(&mut net, &[0, 2], false);
+    a_while(&mut net);
+    let other = net.connect_smart(2);
+    assert_eq!(net.say(other, &format!("RPUSH {list} a b")), "2");
+    for (client, element) in [(waiter, "a"), (patient, "b")] {
+        assert_eq!(net.heard(client), [format!("[{list} {element}]")]);
     }
-    assert_eq!(net.ask(waiter, "PING"), net.ask(patient, "PING"));
-    assert_eq!(shown(&net.ask(waiter, "PING")), "PONG");
+}
+
+#[test]
+fn smart_clients_are_not_sent_to_and_fro() {
+    let mut net = Net::new(3, 1, 2);
+    let clients = [0, 1, 2].map(|node| net.connect_smart(node));
+    let key = key_of(1, 3, "k");
+    let slot = keyspace::slot_of(key.as_bytes());
+    // The new owner hears of the map last.
+    hear(&mut net, &[0, 1], false);
+    net.run();
+    assert_eq!(net.say(clients[2], &format!("INCR {key}")), format!("-MOVED {slot} 10.0.0.2:8001"));
+    net.send(clients[0], &format!("INCR {key}"));
+    net.send(clients[1], "MULTI");
+    net.send(clients[1], &format!("INCR {key}"));
+    net.send(clients[1], "EXEC");
+    net.run();
+    a_while(&mut net);
+    assert_eq!((net.heard(clients[0]), net.heard(clients[1])), (vec![], vec!["OK".to_owned(), "QUEUED".to_owned()]));
+    hear(&mut net, &[2], false);
+    net.run();
+    let mut replies = [net.heard(clients[0]), net.heard(clients[1])].concat();
+    replies.sort();
+    assert!(replies == ["1", "[2]"] || replies == ["2", "[1]"], "{replies:?}");
+    assert_eq!(net.say(clients[1], &format!("WATCH {key}")), "OK");
+    assert_eq!(net.say(clients[1], "UNWATCH"), "OK");
+    // All nodes have heard of it by now.
+    (0..3).for_each(|_| a_while(&mut net));
+    for client in [clients[0], clients[1]] {
+        assert_eq!(net.say(client, &format!("INCR {key}")), format!("-MOVED {slot} 10.0.0.3:8002"));
+    }
 }
