@@ -4,7 +4,7 @@
 //! again and again, and items wait for `cluster-takeover-wait`. A node that starts again within that time costs clients a
 //! pause. After it, the clients that wait get an error, and further commands get the error at once.
 //! If a link ends later, forwarded commands may have been executed, so the clients that wait for replies are closed
-//! (rule T9). If the other end has said that it leaves, it has executed nothing that it has not answered.
+//! (rule T9), except for reads, which run [again](super::reads_again). If the other end has said that it leaves, it has executed nothing that it has not answered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -241,6 +241,10 @@ impl<P: Port> Forwarding<'_, P> {
             // Transactions need not wait for a dial that fails.
             self.tell_of_end(link, false);
         }
+        if was_open {
+            // The map may have said before that the node has lost its slots.
+            self.reroute_held();
+        }
     }
 
     /// Answers items for links that were dialed in vain, without waiting for the next dial.
@@ -284,11 +288,12 @@ impl<P: Port> Forwarding<'_, P> {
                 true
             }
         };
-        if may_be_done && line.expected.iter().any(matters) {
-            self.put_conn(conn);
-            return self.cut(token);
-        }
         self.port.ensure_out(&mut conn);
+        if may_be_done && line.expected.iter().any(matters) {
+            let is_repeated = self.read_again(&mut conn, link, &line);
+            self.put_conn(conn);
+            return if is_repeated { self.mark_dirty(token) } else { self.cut(token) };
+        }
         let only_looks =
             conn.remote.as_deref().and_then(|remote| remote.gather.as_ref()).is_some_and(|g| g.only_looks());
         let why = match may_be_done {

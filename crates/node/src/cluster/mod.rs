@@ -32,6 +32,7 @@ pub(crate) mod patience;
 pub(crate) mod peers;
 pub(crate) mod port;
 pub(crate) mod probe;
+mod reads_again;
 pub(crate) mod remote;
 mod rerouted;
 mod returned;

@@ -11,6 +11,9 @@ use super::verdict::Question;
 use crate::session::caching::Mode;
 use crate::session::{Multi, Session};
 
+/// Most bytes of reads that a connection keeps for a link. With more under way it is closed instead.
+const KEPT_MAX: usize = 16 << 10;
+
 /// A reply that is to come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expect {
@@ -66,6 +69,30 @@ impl Expect {
     }
 }
 
+/// The reads under way over a line, as they were sent.
+#[derive(Default)]
+pub(crate) struct Reads {
+    /// Those since no reply was outstanding: answered ones first.
+    pub(super) bytes: Vec<u8>,
+    /// Something else is under way as well, or was a moment ago, or they were too many.
+    pub(super) is_mixed: bool,
+}
+
+impl Reads {
+    /// Notes a command before it is sent. `is_first`: no reply is outstanding.
+    #[inline]
+    pub(crate) fn note(&mut self, is_first: bool, command: &[u8], is_read: bool) {
+        if is_first {
+            self.bytes.clear();
+            self.is_mixed = false;
+        }
+        self.is_mixed |= !is_read || self.bytes.len() + command.len() > KEPT_MAX;
+        if !self.is_mixed {
+            self.bytes.extend_from_slice(command);
+        }
+    }
+}
+
 /// This end of a virtual connection.
 pub(crate) struct Line {
     /// Its number on the link.
@@ -81,6 +108,8 @@ pub(crate) struct Line {
     pub(crate) expected: VecDeque<Expect>,
     /// The next of them has begun to come.
     pub(crate) has_begun: bool,
+    /// The commands under way, if they only read.
+    pub(crate) reads: Reads,
     /// The part of a command that is being sent back.
     pub(crate) sent_back: Vec<u8>,
     /// Questions under way: was the client unblocked?

@@ -435,7 +435,8 @@ impl<P: Port> Forwarding<'_, P> {
         let is_script = kind == Kind::Script;
         let expect = if is_script { Expect::Script(owed) } else { Expect::Hole(owed) };
         self.say_caching(conn, link);
-        self.ask(conn, link, Some(args), raw, [expect]);
+        let is_read = kind == Kind::Keyed && command.spec.only_reads() && !command.spec.has(flags::BLOCKING);
+        self.ask_one(conn, link, Some(args), raw, [expect], is_read);
         if command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
             && let Some(remote) = conn.remote.as_deref_mut()
         {
@@ -497,20 +498,35 @@ impl<P: Port> Forwarding<'_, P> {
         raw: &[u8],
         expected: impl IntoIterator<Item = Expect>,
     ) {
+        self.ask_one(conn, link, args, raw, expected, false);
+    }
+
+    /// As [`Self::ask`]. `is_read`: it is one command that may be executed twice.
+    pub(super) fn ask_one(
+        &mut self,
+        conn: &mut Conn,
+        link: usize,
+        args: Option<Args<'_>>,
+        raw: &[u8],
+        expected: impl IntoIterator<Item = Expect>,
+        is_read: bool,
+    ) {
         self.line_over(conn, link);
         let Some(remote) = conn.remote.as_deref_mut() else { return };
         let out = &mut self.peers().links[link];
         let epoch = out.epoch;
         remote.forwarded += raw.len();
         let Some(line) = remote.line(link) else { return };
-        match args.filter(|_| raw.first() != Some(&b'*')) {
-            None => out.stage.commands(line.vc, epoch, raw),
+        let mut whole = Vec::new();
+        let bytes = match args.filter(|_| raw.first() != Some(&b'*')) {
+            None => raw,
             Some(args) => {
-                let mut bytes = Vec::new();
-                append_args(&mut bytes, args);
-                out.stage.commands(line.vc, epoch, &bytes);
+                append_args(&mut whole, args);
+                &whole
             }
-        }
+        };
+        out.stage.commands(line.vc, epoch, bytes);
+        line.reads.note(line.expected.is_empty(), bytes, is_read);
         line.expected.extend(expected);
     }
 
@@ -542,6 +558,7 @@ impl<P: Port> Forwarding<'_, P> {
                     principal,
                     expected: Default::default(),
                     has_begun: false,
+                    reads: Default::default(),
                     sent_back: Vec::new(),
                     questions: Default::default(),
                     watches: false,

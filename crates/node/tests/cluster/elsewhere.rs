@@ -509,3 +509,32 @@ fn smart_clients_are_not_sent_to_and_fro() {
         assert_eq!(net.say(client, &format!("INCR {key}")), format!("-MOVED {slot} 10.0.0.3:8002"));
     }
 }
+
+#[test]
+fn reads_under_way_at_a_lost_owner_go_to_the_next_one() {
+    // Whether the node hears of the map before it loses the link.
+    for before in [true, false] {
+        let mut net = Net::with(3, 1, 2, &[("cluster-takeover-wait", "2500")]);
+        let (client, other) = (net.connect(0), net.connect(2));
+        let key = key_of(1, 3, "k");
+        net.stalled = vec![1];
+        for line in [&format!("GET {key}"), "PING", &format!("STRLEN {key}")] {
+            net.send(client, line);
+        }
+        net.run();
+        net.unreachable = vec![1];
+        if !before {
+            net.cut(0, 1);
+            a_while(&mut net);
+        }
+        hear(&mut net, &[0, 2], false);
+        net.run();
+        assert_eq!(net.say(other, &format!("SET {key} new")), "OK");
+        if before {
+            net.cut(0, 1);
+        }
+        a_while(&mut net);
+        let expected = if before { ["new", "PONG", "3"] } else { ["nil", "PONG", "0"] };
+        assert_eq!((net.heard(client), net.clients[client].closed), (expected.map(String::from).to_vec(), false));
+    }
+}

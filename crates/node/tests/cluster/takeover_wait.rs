@@ -38,6 +38,36 @@ fn a_node_that_is_back_in_time_costs_a_pause() {
 }
 
 #[test]
+fn reads_under_way_run_again() {
+    let (mut net, [client, other], [near, far]) = two(6);
+    net.ask(client, &format!("SET {far} 1"));
+    net.stalled = vec![1];
+    let lines =
+        [&format!("GET {far}"), "SELECT 1", &format!("GET {far}"), &format!("SET {near} 2"), &format!("STRLEN {far}")];
+    lines.iter().for_each(|line| net.send(client, line));
+    net.send(other, &format!("GET {far}"));
+    net.send(other, &format!("INCR {far}"));
+    net.run();
+    net.cut(0, 1);
+    net.stalled.clear();
+    assert!(net.heard(other).is_empty() && net.clients[other].closed, "nobody knows about the write");
+    assert!(net.heard(client).is_empty() && !net.clients[client].closed);
+    pass(&mut net, 200);
+    assert_eq!(net.heard(client), ["1", "OK", "nil", "OK", "0"], "in their databases and their order");
+    // What was answered is not asked again, and a node that stays away is given up.
+    net.ask(client, "SELECT 0");
+    net.stalled = vec![1];
+    net.send(client, &format!("GET {far}"));
+    net.run();
+    net.cut(0, 1);
+    net.stalled.clear();
+    net.unreachable = vec![1];
+    pass(&mut net, 4000);
+    let heard = net.heard(client);
+    assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "{heard:?}");
+}
+
+#[test]
 fn a_node_that_stays_away_is_given_up() {
     let (mut net, [client, other], [near, far]) = two(4);
     net.ask(client, &format!("SET {far} 1"));
