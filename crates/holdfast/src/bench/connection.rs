@@ -58,7 +58,11 @@ impl Stream {
         matches!(self, Self::Tls(_))
     }
 
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+    /// How long a read of a socket that blocks may take.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(timeout),
             Self::Tls(stream) => stream.sock.set_read_timeout(timeout),
@@ -142,6 +146,8 @@ pub struct Connection {
     pub commands: u32,
     /// When the batch was sent (or was to be sent, with `--rate`).
     pub since: Instant,
+    /// When the batch was sent, with `--timeout`.
+    pub sent: Instant,
     /// Its batches that were answered while it was measured.
     pub batches: u64,
     /// How often the batch was sent again.
@@ -177,7 +183,7 @@ impl Connection {
         probe: bool,
         now: Instant,
     ) -> Result<Self, String> {
-        let mut stream = Stream::open(address, &options.target.tls, options.patience())?;
+        let mut stream = Stream::open(address, &options.target.tls, options.dial_patience())?;
         log_in(&mut stream, options, probe)?;
         stream.set_nonblocking().map_err(|error| format!("cannot make a socket non-blocking: {error}"))?;
         Ok(Self {
@@ -188,6 +194,7 @@ impl Connection {
             expected: 0,
             commands: 0,
             since: now,
+            sent: now,
             batches: 0,
             tries: 0,
             has_failed: false,

@@ -92,7 +92,7 @@ impl Nodes {
             None => vec![Address::Tcp(options.target.host.clone(), options.target.port)],
         };
         let nodes = match (options.cluster, options.shard) {
-            (true, _) => Self::asked(options, &named)?,
+            (true, _) => Self::asked(options, &named, &mut 0)?,
             (_, true) => Self::shared_out(named),
             _ => return Ok(Self { addresses: named.clone(), slots: Vec::new(), named }),
         };
@@ -107,12 +107,16 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Those that one of these names: the first that answers.
-    fn asked(options: &Options, named: &[Address]) -> Result<Self, String> {
+    /// Those that one of these names: the first that answers. `first` is the one that is asked first, and then the one
+    /// that has answered: a machine that is silent costs time only once.
+    fn asked(options: &Options, named: &[Address], first: &mut usize) -> Result<Self, String> {
         let mut why = String::new();
-        for address in named {
+        for (at, address) in named.iter().enumerate().cycle().skip(*first).take(named.len()) {
             match Self::asked_at(options, address) {
-                Ok(nodes) => return Ok(Self { named: named.to_vec(), ..nodes }),
+                Ok(nodes) => {
+                    *first = at;
+                    return Ok(Self { named: named.to_vec(), ..nodes });
+                }
                 Err(error) => why = error,
             }
         }
@@ -120,10 +124,10 @@ impl Nodes {
     }
 
     /// Where the nodes are now, in the same order: with `--cluster` those that have the first slot of each. Others stay where
-    /// they were.
-    pub fn now(&self, options: &Options) -> Vec<Address> {
+    /// they were. `first`: which of the named ones is asked first.
+    pub fn now(&self, options: &Options, first: &mut usize) -> Vec<Address> {
         let mut now = self.addresses.clone();
-        if let (true, Ok(found)) = (options.cluster, Self::asked(options, &self.named)) {
+        if let (true, Ok(found)) = (options.cluster, Self::asked(options, &self.named, first)) {
             for (slots, address) in self.slots.iter().zip(&mut now) {
                 let owner = found.slots.iter().position(|of| slots.first().is_some_and(|slot| of.has(slot)));
                 if let Some(found) = owner.and_then(|at| found.addresses.get(at)) {
@@ -181,11 +185,12 @@ impl Nodes {
 
 /// The reply to one command.
 fn ask(options: &Options, address: &Address, words: &[&[u8]]) -> Result<Value, String> {
-    let mut stream = Stream::open(address, &options.target.tls, options.patience())?;
+    let mut stream = Stream::open(address, &options.target.tls, options.dial_patience())?;
     connection::log_in(&mut stream, options, true)?;
     let mut request = Vec::new();
     resp::append_request(&mut request, words);
     let fail = |error: io::Error| format!("{address} has not answered: {error}");
+    stream.set_timeout(Some(options.patience())).map_err(fail)?;
     stream.write_all(&request).map_err(fail)?;
     let (mut decoder, mut bytes, mut more) = (ReplyDecoder::default(), Vec::new(), [0; 4096]);
     loop {

@@ -12,6 +12,8 @@ use crate::client::Target;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same with `--reconnect`, where another server may have what is asked for.
 const RECONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a connection alone may take then: a kernel that is there answers at once.
+const REDIAL_TIMEOUT: Duration = Duration::from_millis(100);
 /// Upper bound of `--connections`: beyond it one machine's ports and descriptors run out.
 const CONNECTIONS_MAX: usize = 60_000;
 /// Upper bound of `--batch`; a batch is encoded whole before it is sent.
@@ -178,6 +180,10 @@ pub struct Options {
     /// next one of --nodes is tried
     #[arg(long)]
     pub reconnect: bool,
+    /// Give a connection up whose batch has no reply for so long. With --reconnect it counts as lost and is made again, else
+    /// the run fails
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// Add to the JSON what happened in each interval of so many milliseconds: answers, errors, mean and longest latency
     #[arg(long, value_name = "MS", requires = "json", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub timeline: Option<u64>,
@@ -207,6 +213,11 @@ impl Options {
     /// How long connecting and logging in may take, each.
     pub fn patience(&self) -> Duration {
         if self.reconnect { RECONNECT_TIMEOUT } else { CONNECT_TIMEOUT }
+    }
+
+    /// How long a connection alone may take.
+    pub fn dial_patience(&self) -> Duration {
+        if self.reconnect { REDIAL_TIMEOUT } else { CONNECT_TIMEOUT }
     }
 
     /// Refuses combinations of options that the check of a single option cannot see.

@@ -63,7 +63,7 @@ pub struct Reconnects<'a> {
 impl Reconnects<'_> {
     /// Makes connections until the worker ends.
     pub fn run(self) {
-        let mut wanted: Vec<(usize, usize)> = Vec::new();
+        let (mut wanted, mut first) = (Vec::new(), 0);
         for tries in 0.. {
             if wanted.is_empty() {
                 match self.lost.recv() {
@@ -78,15 +78,15 @@ impl Reconnects<'_> {
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
-            self.try_all(&mut wanted, tries);
+            self.try_all(&mut wanted, tries, &mut first);
             if !wanted.is_empty() {
                 thread::park_timeout(PAUSE);
             }
         }
     }
 
-    fn try_all(&self, wanted: &mut Vec<(usize, usize)>, tries: usize) {
-        let (now, mut dead) = (self.nodes.now(self.options), BTreeSet::new());
+    fn try_all(&self, wanted: &mut Vec<(usize, usize)>, tries: usize, first: &mut usize) {
+        let (now, mut dead) = (self.nodes.now(self.options, first), BTreeSet::new());
         wanted.retain(|(index, node)| {
             // Who knows nothing of slots takes any of them.
             let at = if self.nodes.slots.is_empty() { (node + tries) % now.len() } else { *node };

@@ -42,6 +42,7 @@ pub fn run(options: &Options) -> Result<(), String> {
             interval: None,
             retries: 0,
             again: None,
+            patience: options.timeout,
             timeline: None,
         };
         let outcome = drive(&mut groups, &plan, sources, &options.server_pid, &bar)?;
@@ -66,6 +67,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         interval: options.rate.map(|rate| Duration::from_secs_f64(threads * options.batch() as f64 / rate)),
         retries: options.retries,
         again: options.reconnect.then_some((options, &nodes)),
+        patience: options.timeout,
         timeline: options.timeline,
     };
     let bar = match options.operations {
@@ -145,6 +147,8 @@ struct Plan<'a> {
     retries: u32,
     /// With `--reconnect`.
     again: Option<(&'a Options, &'a Nodes)>,
+    /// How long a batch may have no reply.
+    patience: Option<Duration>,
     /// Milliseconds.
     timeline: Option<u64>,
 }
@@ -227,6 +231,7 @@ fn drive(
                 interval: plan.interval,
                 retries: plan.retries,
                 again: plan.again,
+                patience: plan.patience,
                 timeline: plan.timeline,
             };
             let done = done.clone();

@@ -100,6 +100,8 @@ pub struct Worker<'a> {
     pub retries: u32,
     /// With `--reconnect`.
     pub again: Option<(&'a Options, &'a Nodes)>,
+    /// How long a batch may have no reply.
+    pub patience: Option<Duration>,
     /// Milliseconds of an interval of the timeline.
     pub timeline: Option<u64>,
 }
@@ -125,6 +127,7 @@ impl Worker<'_> {
         let mut turn = Loop {
             again: None,
             transactions: self.source.transactions(),
+            looked: now,
             pacer: self.interval.map(|interval| Pacer { next: now, interval }),
             idle: (0..self.connections.len())
                 .rev()
@@ -162,6 +165,8 @@ struct Loop<'a> {
     /// True if batches end with EXEC's reply.
     transactions: bool,
     pacer: Option<Pacer>,
+    /// When it was last checked whether batches have waited for too long.
+    looked: Instant,
     /// Connections without a batch.
     idle: Vec<usize>,
     stats: Stats,
@@ -207,8 +212,28 @@ impl Loop<'_> {
                     self.ready(index).or_else(|why| self.lose(index, why))?;
                 }
             }
+            if let Some(patience) = self.worker.patience {
+                self.give_up(patience)?;
+            }
             self.worker.progress.0.store(self.commands, Ordering::Relaxed);
         }
+    }
+
+    /// Gives up connections whose batches have had no reply for so long.
+    fn give_up(&mut self, patience: Duration) -> Result<(), String> {
+        let now = clock::now();
+        if now.saturating_duration_since(self.looked) < IDLE_TURN.min(patience / 4) {
+            return Ok(());
+        }
+        self.looked = now;
+        for index in 0..self.worker.connections.len() {
+            let Connection { role, expected, is_lost, sent, .. } = self.worker.connections[index];
+            if role == Role::Load && expected > 0 && !is_lost && now.saturating_duration_since(sent) >= patience {
+                let why = self.closed(index, &format!("the server has not answered within {patience:?}"));
+                self.lose(index, why)?;
+            }
+        }
+        Ok(())
     }
 
     /// True if replies are still to come. Those to `--against` may never come.
@@ -287,6 +312,10 @@ impl Loop<'_> {
         connection.expected = u64::from(batch.replies);
         connection.commands = batch.commands;
         connection.since = since;
+        if self.worker.patience.is_some() {
+            // With `--rate` it may be later than its time.
+            connection.sent = clock::now();
+        }
         connection.tries = 0;
         connection.has_failed = false;
         if self.transactions && self.worker.retries > 0 {
@@ -355,6 +384,7 @@ impl Loop<'_> {
         if self.transactions && connection.scanner.last() != Kind::Value {
             if connection.tries < self.worker.retries && !self.stopped {
                 connection.tries += 1;
+                connection.sent = clock::now();
                 connection.expected = u64::from(connection.commands) + 2;
                 self.stats.retried += 1;
                 self.stats.bytes_out += connection.batch.len() as u64;

@@ -14,6 +14,8 @@ struct Behaviour {
     aborts: bool,
     /// Closes after this many commands.
     close_after: Option<usize>,
+    /// Answers nothing after this many commands.
+    silent_after: Option<usize>,
     not_resp: bool,
     /// Present if it is one of two nodes: their ports, the first of which has the lower slots, and its own number.
     half: Option<([u16; 2], usize)>,
@@ -58,6 +60,9 @@ fn answer(stream: TcpStream, behaviour: Behaviour) -> Option<()> {
         commands += 1;
         if behaviour.close_after.is_some_and(|limit| commands > limit) {
             return None;
+        }
+        if behaviour.silent_after.is_some_and(|limit| commands > limit) {
+            continue;
         }
         let slots;
         let plain = match name.as_str() {
@@ -164,6 +169,18 @@ fn connections_that_were_closed_are_made_again() {
     let counts = steps.split('[').map(|step| step.split(',').next().unwrap().parse::<f64>().unwrap());
     assert_eq!(counts.sum::<f64>(), answered);
     assert!(error(&bench(port, &["--timeline", "100"])).contains("--json"));
+}
+
+#[test]
+fn connections_that_are_silent_are_made_again() {
+    let port = serve(Behaviour { silent_after: Some(50), ..Behaviour::default() });
+    let run = bench(port, &["--operations", "1000", "--reconnect", "--timeout", "0.2", "--json"]);
+    assert!(run.status.success(), "{run:?}");
+    let (answered, lost) = (field(&run, "batches"), field(&run, "lost"));
+    assert_eq!(answered + lost, 1000.0);
+    assert!(field(&run, "reconnects") >= 10.0 && lost >= 10.0, "{run:?}");
+    let run = error(&bench(port, &["--operations", "1000", "--timeout", "0.2"]));
+    assert!(run.contains("has not answered within 200ms"), "{run}");
 }
 
 #[test]
