@@ -86,7 +86,11 @@ impl Cluster {
     fn changes_hands(&self, shard: &str, to: usize) {
         let (end, place) = (Instant::now() + PATIENCE, self.place(to));
         loop {
-            let said = self.asks(&["switchover", shard, "--to", &place]);
+            let said = match shard {
+                "1" => self.asks(&["switchover", shard, "--to", &place]),
+                // As a client of Redis does it.
+                _ => self.nodes.client(to).call("cluster failover"),
+            };
             if self.nodes.client(to).call("role").starts_with("*3 $6 master") {
                 return;
             }

@@ -25,8 +25,8 @@ pub(super) fn failover(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     }
     let (map, me) = map(ctx)?;
     let me = me.map(|me| NodeNumber(map.node(me).number));
-    let own = map.shards().iter().zip(me).find(|(shard, me)| shard.standbys.contains_key(me));
-    let Some((shard, me)) = own else {
+    let own = |me| map.shards().iter().find(|shard| shard.standbys.contains_key(&me)).zip(Some(me));
+    let Some((shard, me)) = me.and_then(own) else {
         return Err(Error::new("ERR You should send CLUSTER FAILOVER to a replica"));
     };
     give(ctx, shard, me)
