@@ -26,18 +26,18 @@ class Relay:
         self.process.wait()
 
 
-def free_ports(count):
-    """Ports that nobody listens at, for clients, nor SMART or BUS above; below those that the kernel gives to whoever connects."""
+def free_ports(count, each=1):
+    """Ports that nobody listens at, for clients, nor SMART or BUS above; below those that the kernel gives to whoever connects. `each`: with as many above."""
     found = []
     while len(found) < count:
         port = random.randrange(11_000, 22_000)
         try:
-            for number in (port, port + SMART, port + BUS):
+            for number in (port + above + more for more in range(each) for above in (0, SMART, BUS)):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", number))
         except OSError:
             continue
-        if port not in found:
+        if all(abs(port - other) >= each for other in found):
             found.append(port)
     return found
 
