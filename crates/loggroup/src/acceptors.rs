@@ -164,13 +164,18 @@ impl Acceptors {
     /// # Errors
     /// The disk has failed, now or before.
     pub fn close(&self, id: AcceptorId) -> io::Result<()> {
-        let Some(held) = self.held().remove(&id) else { return Ok(()) };
+        self.take_out(id).map_or(Ok(()), |acceptor| acceptor.stop())
+    }
+
+    /// An acceptor of this process, which is the caller's from now on. The connections to it end.
+    pub fn take_out(&self, id: AcceptorId) -> Option<Arc<Local<Disk>>> {
+        let held = self.held().remove(&id)?;
         for served in self.served().iter() {
             if *served.acceptor.lock().unwrap_or_else(PoisonError::into_inner) == Some(id) {
                 served.outgoing.close();
             }
         }
-        held.acceptor.stop()
+        Some(held.acceptor)
     }
 
     /// Stops an acceptor that nobody wants any more, and removes its folders. The name goes first: the rest of a

@@ -60,6 +60,6 @@ pub use lsn::{Lsn, STREAM_BITS, STREAMS_MAX};
 pub use recover::{Damage, Recovered, Recovery, recover};
 pub use replica::{Holder, Keep, Reader, Replica, Retired, Spare};
 pub use run::lock as lock_folder;
-pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};
+pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Promoted, Settings, State, Step, Stepped, ends_of};
 pub use segments::{Limits, has_old_blocks, newest_holder};
 pub use writer::Writer;

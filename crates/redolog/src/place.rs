@@ -275,7 +275,7 @@ impl<D: Disk> Placer<D> {
         if known.is_some() || self.room() >= reserve {
             return Ok(known);
         }
-        match self.spares.make_ready(&*self.disk, 0) {
+        match self.spares.make_ready(&*self.disk) {
             Ok(()) => Ok(None),
             Err(error) => Lack::of(&error).map(Some).ok_or(error),
         }

@@ -210,10 +210,7 @@ impl<D: Disk> Recovery<D> {
 
     /// The begin of each stream: records at or below are not there any more; 0 if nothing is missing.
     pub fn bases(&self) -> Vec<Lsn> {
-        self.scans
-            .iter()
-            .map(|scan| scan.segments().first().map_or(Lsn::ZERO, |segment| segment.header.reach))
-            .collect()
+        self.scans.iter().map(Scan::begins).collect()
     }
 
     /// Files whose ends were torn, and the offset in bytes: nothing behind that had been synced.

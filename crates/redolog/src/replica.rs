@@ -19,6 +19,7 @@ use crate::place::{Placer, Position};
 use crate::recover::{Damage, keep_spares};
 use crate::scan::Scan;
 use crate::segments::{Full, Identity, Limits, Spares};
+use crate::writer::Writer;
 
 /// The folder of a copy, and the stream that it is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +57,10 @@ pub struct Replica<D: Disk> {
     /// The folder's last life.
     life: u64,
     reader: Reader<D>,
-    /// Spare segments that were made ahead: each has a number of its own.
-    made: u64,
+    /// Records at or below are not there any more.
+    begins: Lsn,
+    /// No record that ever was here is above.
+    highest: Lsn,
 }
 
 impl<D: Disk> Replica<D> {
@@ -85,7 +88,8 @@ impl<D: Disk> Replica<D> {
         let last = (scan.chain.last(), scan.end);
         let life = scan.segments().last().map_or(0, |segment| segment.header.life);
         let reader = Reader::new(disk.clone());
-        Ok(Self { disk, holder, limits, scan: Some(scan), placer: None, last, life, reader, made: 0 })
+        let (begins, highest) = (scan.begins(), scan.highest);
+        Ok(Self { disk, holder, limits, scan: Some(scan), placer: None, last, life, reader, begins, highest })
     }
 
     /// True if there is nothing at all.
@@ -151,6 +155,10 @@ impl<D: Disk> Replica<D> {
             None => self.placer = Some(self.begin_first(life, mark, &first)?),
         }
         (self.scan, self.last, self.life) = (None, (name, cut), life);
+        if matches!(keep, Keep::Nothing(..)) {
+            self.begins = self.begins.max(cut);
+        }
+        self.highest = self.highest.max(cut);
         self.reader.forget();
         Ok(())
     }
@@ -203,7 +211,7 @@ impl<D: Disk> Replica<D> {
     pub fn depart(&mut self, frame: &Frame<'_>) -> io::Result<Option<Flight<D::File>>> {
         let flight = self.placer()?.depart(frame, 0)?;
         if flight.is_some() {
-            self.last = (frame.name, frame.cut);
+            self.has(frame);
         }
         Ok(flight)
     }
@@ -227,8 +235,13 @@ impl<D: Disk> Replica<D> {
     /// The disk has failed, or has no room for a segment.
     pub fn put(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         self.placer()?.put(frame, false)?;
-        self.last = (frame.name, frame.cut);
+        self.has(frame);
         Ok(())
+    }
+
+    fn has(&mut self, frame: &Frame<'_>) {
+        self.last = (frame.name, frame.cut);
+        self.highest = self.highest.max(frame.reach);
     }
 
     /// Makes everything written durable. No block is in flight.
@@ -250,7 +263,9 @@ impl<D: Disk> Replica<D> {
     /// The segments whose blocks all lie at or below a place in the log: it begins behind that now.
     pub fn retire(&mut self, sequence: u64) -> Retired<D> {
         let from = self.placer.as_ref().map(|placer| (placer.disk().clone(), placer.spares().clone()));
-        Retired { files: self.placer.as_mut().map_or_else(Vec::new, |placer| placer.retired_to(sequence)), from }
+        let files = self.placer.as_mut().map_or_else(Vec::new, |placer| placer.retired_to(sequence));
+        self.begins = files.iter().map(|full| full.end).fold(self.begins, Lsn::max);
+        Retired { files, from }
     }
 
     /// Bytes of its segments.
@@ -270,8 +285,33 @@ impl<D: Disk> Replica<D> {
     pub fn spare(&mut self) -> Option<Spare<D>> {
         let is_low = self.room() < self.limits.reserve;
         let placer = self.placer.as_ref().filter(|_| is_low)?;
-        self.made += 1;
-        Some(Spare { number: self.made, disk: placer.disk().clone(), spares: placer.spares().clone() })
+        Some(Spare { disk: placer.disk().clone(), spares: placer.spares().clone() })
+    }
+
+    /// The begin of the stream: records at or below are not there any more.
+    #[must_use]
+    pub fn begins(&self) -> Lsn {
+        self.begins
+    }
+
+    /// An LSN that no record is above which ever was here, void ones included (rule L1).
+    #[must_use]
+    pub fn highest(&self) -> Lsn {
+        self.highest
+    }
+
+    /// The writer of a log that goes on behind the last block, in its term. `block`: see [`Limits`].
+    pub(crate) fn promote(self, block: usize) -> io::Result<Writer<D>> {
+        let placer = self.placer.ok_or_else(|| io::Error::other("a copy whose life has not begun"))?;
+        if placer.in_flight() > 0 {
+            return Err(io::Error::other("a block is in flight"));
+        }
+        Ok(Writer::promoted(placer, block))
+    }
+
+    /// What is there, read as a start reads it. No block is in flight.
+    pub(crate) fn scan(&self) -> Result<Scan<D>, Damage> {
+        Scan::of(self.disk.clone())
     }
 
     /// A reader of its blocks, for another thread.
@@ -289,7 +329,6 @@ pub struct Retired<D: Disk> {
 
 /// A spare segment that is to be made.
 pub struct Spare<D: Disk> {
-    number: u64,
     disk: Arc<Guarded<D>>,
     spares: Arc<Spares<GuardedFile<D::File>>>,
 }
@@ -300,7 +339,7 @@ impl<D: Disk> Spare<D> {
     /// # Errors
     /// The disk has failed, or has no room for it.
     pub fn make(self) -> io::Result<()> {
-        self.spares.make_ready(&*self.disk, self.number)
+        self.spares.make_ready(&*self.disk)
     }
 }
 

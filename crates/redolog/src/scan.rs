@@ -83,7 +83,11 @@ pub(crate) struct Scan<D> {
 impl<D: Disk> Scan<D> {
     /// Reads a stream's folder.
     pub(crate) fn new(disk: D) -> Result<Self, Damage> {
-        let disk = Arc::new(disk);
+        Self::of(Arc::new(disk))
+    }
+
+    /// As [`Self::new`], of a folder that may be in use.
+    pub(crate) fn of(disk: Arc<D>) -> Result<Self, Damage> {
         let (mut segments, mut spares, mut litter) = (Vec::new(), Vec::new(), Vec::new());
         let mut ends = Vec::new();
         for name in disk.list()? {
@@ -524,6 +528,11 @@ impl<D: Disk> Scan<D> {
     /// Where the block before the first one of [`Self::chain`] ends.
     pub(crate) fn base(&self) -> Lsn {
         self.base
+    }
+
+    /// The begin of the stream: records at or below are not there any more; 0 if nothing is missing.
+    pub(crate) fn begins(&self) -> Lsn {
+        self.segments.first().map_or(Lsn::ZERO, |segment| segment.header.reach)
     }
 
     /// Number of the newest segment.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Lsn;
@@ -78,6 +79,8 @@ pub(crate) struct Spares<F> {
     kept: Mutex<Kept<F>>,
     limits: Limits,
     incarnation: u64,
+    /// The number of the last one that was made: each has a name of its own.
+    made: AtomicU64,
 }
 
 /// By name. The next ones are open, so that the writer can go on without a descriptor; not all are, for they may be
@@ -89,7 +92,8 @@ struct Kept<F> {
 
 impl<F: File> Spares<F> {
     pub(crate) fn new(names: Vec<String>, limits: Limits, incarnation: u64) -> Self {
-        Self { kept: Mutex::new(Kept { ready: VecDeque::new(), closed: names.into() }), limits, incarnation }
+        let kept = Mutex::new(Kept { ready: VecDeque::new(), closed: names.into() });
+        Self { kept, limits, incarnation, made: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept<F>> {
@@ -106,11 +110,12 @@ impl<F: File> Spares<F> {
         self.lock().ready.len()
     }
 
-    /// Opens one that is kept, or makes one. `number`: unlike that of any other that was made in this incarnation.
-    pub(crate) fn make_ready<D: Disk<File = F>>(&self, disk: &D, number: u64) -> io::Result<()> {
+    /// Opens one that is kept, or makes one.
+    pub(crate) fn make_ready<D: Disk<File = F>>(&self, disk: &D) -> io::Result<()> {
         if self.open(disk)? {
             return Ok(());
         }
+        let number = self.made.fetch_add(1, Relaxed) + 1;
         let (making, spare) = (making(self.incarnation, number), format!("spare-{:x}-{number:x}", self.incarnation));
         let file = disk.create(&making, self.limits.size())?;
         disk.rename(&making, &spare)?;

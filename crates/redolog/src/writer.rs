@@ -59,6 +59,12 @@ impl<D: Disk> Writer<D> {
         Ok(writer)
     }
 
+    /// The writer behind a copy's last block, in the term of that.
+    pub(crate) fn promoted(placer: Placer<D>, block: usize) -> Self {
+        let term = placer.last().term;
+        Self { placer, term, block, copied: None }
+    }
+
     /// A writer that begins its segment later: see [`Placer::waiting`].
     pub(crate) fn waiting(
         disk: Arc<D>,

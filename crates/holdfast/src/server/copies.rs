@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use loggroup::{Acceptors, Figures, Local, Unusable};
+use loggroup::{Acceptors, Driver, Figures, Local, Unusable};
 use membership::control::{Made, Wanted};
 use membership::map::Map;
 use membership::meta::DEFAULT_DIR;
 use membership::{AcceptorId, ShardId};
 use node::Clock;
 use node::config::Settings;
-use redolog::{Devices, Limits};
+use redolog::{Devices, Limits, Promoted};
 
 use super::chance;
 use super::places::Places;
@@ -309,29 +309,25 @@ pub fn logs_of(shard: ShardId) -> Result<Option<Vec<PathBuf>>, Unusable> {
     acceptors().of_shard(shard).map(|held| held.logs()).transpose()
 }
 
-/// Stops the copy of a shard's log: the process goes on with it as the shard's owner. No other copy of the shard is begun
-/// until [`is_taken_out`].
+/// Has the log of a shard go on in the folders of its copy here, with the files that are open.
 ///
 /// # Errors
 /// There is none, or its disk has failed.
-pub fn take_out(shard: ShardId) -> Result<AcceptorId, String> {
+pub fn promote(shard: ShardId, driver: &Arc<Driver>) -> Result<Promoted, String> {
+    let gone = "its copy of the log has gone";
     let id = {
+        // No other copy of the shard is begun meanwhile.
         let mut named = named();
-        let held = acceptors().of_shard(shard).ok_or("its copy of the log has gone")?;
-        let id = held.acceptor.id();
+        let id = acceptors().of_shard(shard).ok_or(gone)?.acceptor.id();
         named.0.going.insert(id, shard);
         id
     };
-    acceptors().close(id).map_err(|why| {
-        is_taken_out(id);
-        format!("its copy of the log has failed: {why}")
-    })?;
-    Ok(id)
-}
-
-/// The folders of that copy are held by the log that runs in them, or by nobody.
-pub fn is_taken_out(id: AcceptorId) {
+    let promoted = match acceptors().take_out(id) {
+        Some(acceptor) => driver.promote(&acceptor).map_err(|why| format!("its copy of the log has failed: {why}")),
+        None => Err(gone.to_owned()),
+    };
     named().0.gone(id);
+    promoted
 }
 
 /// Serves a connection of an owner.

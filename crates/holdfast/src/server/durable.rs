@@ -14,7 +14,7 @@ use engine::checkpoint::{
 use loggroup::Driver;
 use node::config::{AppendFsync, EvictionPolicy, Settings};
 use node::{Checkpoints, Clock, Durable, Floor, Node, Recovered, size_of};
-use redolog::{Damage, Format, Fsync, Gate, Limits, Log, Lsn, Opened, State};
+use redolog::{Damage, Format, Fsync, Gate, Gates, Limits, Log, Lsn, Opened, Promoted, State};
 use store::{Embedded, Store};
 
 use super::chance;
@@ -80,7 +80,7 @@ pub struct Running {
 }
 
 /// A log that runs, and the store beside it.
-pub(super) struct Runs {
+pub struct Runs {
     pub running: Running,
     pub store: Arc<dyn Store>,
     places: Places,
@@ -205,7 +205,7 @@ impl Disks {
     }
 
     /// Starts the log, which is as it is to go on, and leads its copies, if it has any. New records have LSNs above `above`.
-    pub(super) fn run(mut self, above: Lsn, node: &Arc<Node>, settings: &Settings) -> Result<Runs, Box<dyn Error>> {
+    fn run(mut self, above: Lsn, node: &Arc<Node>, settings: &Settings) -> Result<Runs, Box<dyn Error>> {
         let copies = self.copies.take();
         let begins = self.log.recovery().bases().iter().max().copied().unwrap_or_default();
         if let Some((copies, _)) = &copies {
@@ -276,6 +276,29 @@ impl Stored {
     /// The hash seed by which the store orders its keys. `None` without keys.
     pub fn seed(&self) -> Result<Option<u64>, Box<dyn Error>> {
         Ok(header(&*self.store)?.map(|header| header.seed))
+    }
+
+    /// Starts the log in the folders of its copy here. New records have LSNs above `above`.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or the store cannot be written.
+    pub fn promote(
+        self,
+        promoted: Promoted,
+        copies: Arc<Driver>,
+        above: Lsn,
+        node: &Arc<Node>,
+        settings: &Settings,
+    ) -> Result<Runs, Box<dyn Error>> {
+        let standbys = Standbys::new(promoted.begins());
+        let of_log = settings_of_log(node, settings, fsync(settings.appendfsync))?;
+        let (log, gates) = promoted.start(copies.clone(), above, workers_of(node), of_log)?;
+        copies.goes_on(&log);
+        let running = Running::of(log, gates, node);
+        note_streams(&*self.store, running.log.streams())?;
+        note_places(&*self.store, &self.places);
+        let (copies, standbys) = (Some(copies), Some(standbys));
+        Ok(Runs { running, store: self.store, places: self.places, copies, standbys })
     }
 
     /// With the log, which copies have brought up to date.
@@ -375,24 +398,38 @@ pub fn run(
     settings: &Settings,
     fsync: Fsync,
 ) -> Result<Running, Box<dyn Error>> {
+    let (log, gates) = opened.start(id, above, workers_of(node), settings_of_log(node, settings, fsync)?)?;
+    Ok(Running::of(log, gates, node))
+}
+
+/// The workers of a log: those of the node, the checkpointer, and the switch of the log.
+fn workers_of(node: &Node) -> usize {
+    node.workers() + 2
+}
+
+fn settings_of_log(node: &Node, settings: &Settings, fsync: Fsync) -> Result<redolog::Settings, Box<dyn Error>> {
     let clock = Arc::clone(&node.clock);
-    let log_settings = redolog::Settings {
+    Ok(redolog::Settings {
         limits: limits_of_log(settings),
         fsync,
         clock: Arc::new(move || clock.monotonic_ns().0),
         seed: u64::from_ne_bytes(chance::random()?),
-    };
-    let (log, mut gates) = opened.start(id, above, node.workers() + 2, log_settings)?;
-    let own = [gates.pop().unwrap_or_default(), gates.pop().unwrap_or_default()];
-    log.on_state(Box::new(|state| tracing::warn!(cause = news(state), "{}", news(state))));
-    let watcher: Weak<Node> = Arc::downgrade(node);
-    log.on_moved(Box::new(move || {
-        if let Some(node) = watcher.upgrade() {
-            node.log_moved();
-        }
-    }));
-    let durable = Arc::new(Durable::new(log.clone(), gates));
-    Ok(Running { log, durable, gates: own })
+    })
+}
+
+impl Running {
+    fn of(log: Log, mut gates: Gates, node: &Arc<Node>) -> Self {
+        let own = [gates.pop().unwrap_or_default(), gates.pop().unwrap_or_default()];
+        log.on_state(Box::new(|state| tracing::warn!(cause = news(state), "{}", news(state))));
+        let watcher: Weak<Node> = Arc::downgrade(node);
+        log.on_moved(Box::new(move || {
+            if let Some(node) = watcher.upgrade() {
+                node.log_moved();
+            }
+        }));
+        let durable = Arc::new(Durable::new(log.clone(), gates));
+        Self { log, durable, gates: own }
+    }
 }
 
 /// The log line about a log that has entered this state.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use loggroup::{Driver, Ended, Limits, Own, Stage};
+use loggroup::{Driver, Ended, Limits, Local, NotStarted, Own, Plan, Stage};
 use membership::meta::Shard;
 use node::cluster::place_of_copy;
 use node::config::Settings;
@@ -119,29 +119,46 @@ pub fn bring_up(
         }
         thread::park_timeout(LOOK);
     };
-    in_term(settings, node, stored, ownership, shard)
+    let brought = in_terms(node, ownership, shard, |shard| try_bring_up(settings, node, &stored, ownership, shard))?;
+    let Some(driver) = brought else { return Ok(None) };
+    Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), (driver, ownership.group()))?))
 }
 
-/// As [`bring_up`], in the term that this process has.
+/// Leads the log of the shard that this process has stood by for, in the term that it has: from the acceptor that it has
+/// followed. `None`: the server stops.
 ///
 /// # Errors
-/// As there.
-pub fn in_term(
+/// Another node owns the shard, or the log cannot be led.
+pub fn lead_copy(
     settings: &Settings,
     node: &Arc<Node>,
-    stored: Stored,
+    own: &Arc<Local<redolog::Folder>>,
+    ownership: &Ownership,
+    shard: Shard,
+) -> Result<Option<Arc<Driver>>, Box<dyn Error>> {
+    in_terms(node, ownership, shard, |shard| {
+        let plan = group::plan(shard, own.id());
+        take_over((settings, node, ownership), shard, plan, |plan, limits, wait| {
+            Driver::take_over(own, plan, limits, |listener| ownership.ports(shard, listener), wait)
+        })
+    })
+}
+
+/// Tries to lead a term of the shard, and the next one if acceptors of that are withdrawn. `None`: the server stops.
+fn in_terms<T>(
+    node: &Arc<Node>,
     ownership: &Ownership,
     mut shard: Shard,
-) -> Result<Option<Disks>, Box<dyn Error>> {
-    let group = ownership.group();
+    lead: impl Fn(&Shard) -> Result<Option<T>, Box<dyn Error>>,
+) -> Result<Option<T>, Box<dyn Error>> {
     loop {
-        if let Some(driver) = try_bring_up(settings, node, &stored, ownership, &shard)? {
-            return Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), (driver, group))?));
+        if let Some(led) = lead(&shard)? {
+            return Ok(Some(led));
         }
         if node.is_stopping() {
             return Ok(None);
         }
-        let Some(next) = next_term((&group, ownership), &shard, node)? else { return Ok(None) };
+        let Some(next) = next_term((&ownership.group(), ownership), &shard, node)? else { return Ok(None) };
         shard = next;
     }
 }
@@ -207,6 +224,18 @@ fn try_bring_up(
         .into());
     }
     let plan = group::plan(shard, own.acceptor());
+    take_over((settings, node, ownership), shard, plan, |plan, limits, wait| {
+        own.bring_up(plan, limits, |listener| ownership.ports(shard, listener), wait)
+    })
+}
+
+/// Takes the log over from its copies. `None`: as for [`try_bring_up`].
+fn take_over(
+    (settings, node, ownership): (&Settings, &Arc<Node>, &Ownership),
+    shard: &Shard,
+    plan: Plan,
+    take: impl FnOnce(Plan, Limits, loggroup::Wait<'_>) -> Result<Arc<Driver>, NotStarted>,
+) -> Result<Option<Arc<Driver>>, Box<dyn Error>> {
     let copies: BTreeSet<_> = plan.settled.iter().chain(plan.pending.iter().flatten()).collect();
     let (count, term) = (copies.len(), plan.term.get());
     tracing::info!("The log of shard {} is taken over from its {count} copies, in term {term}", plan.shard.0);
@@ -214,9 +243,9 @@ fn try_bring_up(
     let (group, mut say) = (ownership.group(), saying(node, shard.id));
     let stays = || group.stays(shard) && ownership.lost(shard.id).is_none();
     let mut wait = |stage, silent: &[AcceptorId]| stays() && say(stage, silent);
-    match own.bring_up(plan, limits, |listener| ownership.ports(shard, listener), &mut wait) {
+    match take(plan, limits, &mut wait) {
         Ok(driver) => Ok(Some(driver)),
-        Err(loggroup::NotStarted::Ended(Ended::Stopped)) => Ok(None),
+        Err(NotStarted::Ended(Ended::Stopped)) => Ok(None),
         Err(why) => Err(why.into()),
     }
 }

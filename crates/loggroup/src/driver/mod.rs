@@ -14,6 +14,9 @@ mod copies;
 #[cfg(test)]
 mod followed;
 mod marks;
+mod promoted;
+#[cfg(test)]
+mod promotions;
 mod reads;
 mod shown;
 mod stages;
@@ -106,6 +109,8 @@ struct Inner {
     words: u32,
     /// The term that has followed.
     fenced_by: Option<Term>,
+    /// Another process gets the shard in order. The log rests, so a later term does not end it.
+    gives_way: bool,
     /// The caller has given up.
     is_stopped: bool,
 }
@@ -175,6 +180,7 @@ impl Driver {
             marking: Marking::ByHand,
             words: 0,
             fenced_by: None,
+            gives_way: false,
             is_stopped: false,
         };
         let driver = Arc::new_cyclic(|me| {
@@ -299,7 +305,7 @@ impl Driver {
                 inner.carry_out(event, self.own, &mut moved, &mut events);
             }
         }
-        let (log, by) = (self.log.get(), inner.fenced_by);
+        let (log, by) = (self.log.get(), inner.fenced_by.filter(|_| !inner.gives_way));
         if log.is_none() || before != inner.stage() {
             self.news.notify_all();
         }

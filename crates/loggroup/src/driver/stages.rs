@@ -75,7 +75,7 @@ impl Driver {
         inner.stage() >= Stage::Copying && self.own_has_all(inner)
     }
 
-    fn own_has_all(&self, inner: &Inner) -> bool {
+    pub(super) fn own_has_all(&self, inner: &Inner) -> bool {
         let mut own = inner.owner.lags().filter(|lag| lag.acceptor == self.own);
         own.all(|lag| lag.blocks == 0 && lag.answers)
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quorum::{AcceptorId, Cut, History, Limits, ShardId, StreamId, Term};
+use quorum::{AcceptorId, History, Limits, ShardId, Term};
 use redolog::{Damage, Disk, Holder, Lead, Log, Lsn, Name, Opened, Reader, Replica};
 
 use super::{Driver, Ended, OwnReads, Plan, Wait};
@@ -371,16 +371,6 @@ impl Driver {
         let lead = Lead { term: self.term().get(), shard: self.shard.0, acceptor: self.own.0 };
         log.copy_to(lead, self.clone());
         Ok(())
-    }
-
-    /// True if the log that was chosen has all that a memory has: `ends` are where what is valid of it ends (rule S8).
-    pub fn has_all_of(&self, memory: &standby::Memory, ends: &[Lsn]) -> bool {
-        let inner = self.lock();
-        let chosen = |(stream, end): (u16, &Lsn)| {
-            inner.owner.history(StreamId(stream)).map(|history| (history.clone(), Cut(end.0)))
-        };
-        let log: Option<Vec<_>> = (0..).zip(ends).map(chosen).collect();
-        log.is_some_and(|log| memory.is_within(&log))
     }
 
     /// Waits until the shard is led. `log` runs in the own folder.

@@ -51,12 +51,12 @@ impl Disks {
     }
 
     /// A process that still runs can change nothing any more.
-    fn lose_power(&self) {
+    pub(super) fn lose_power(&self) {
         self.own.fail_power_after(0);
         self.streams.iter().for_each(|disk| disk.fail_power_after(0));
     }
 
-    fn crash(&self, chance: &mut Chance) {
+    pub(super) fn crash(&self, chance: &mut Chance) {
         self.own.crash(chance);
         self.streams.iter().for_each(|disk| disk.crash(chance));
     }
@@ -65,13 +65,13 @@ impl Disks {
 /// A copy that runs.
 pub(super) struct Copy {
     pub(super) disks: Disks,
-    pub(super) local: Local<Simulated>,
+    pub(super) local: Arc<Local<Simulated>>,
 }
 
 impl Copy {
     pub(super) fn start(disks: Disks, fresh: u8) -> Self {
         let local = Local::start(disks.folder(fresh)).unwrap_or_else(|why| panic!("{why}"));
-        Self { disks, local }
+        Self { disks, local: Arc::new(local) }
     }
 
     pub(super) fn port(&self, listener: &Listener) -> (AcceptorId, Arc<dyn Port>) {
@@ -83,11 +83,11 @@ impl Copy {
 pub(super) struct Led {
     pub(super) driver: Arc<Driver>,
     pub(super) log: Log,
-    gates: Vec<Gate>,
+    pub(super) gates: Vec<Gate>,
     pub(super) found: Vec<Lsn>,
 }
 
-fn settings(fsync: Fsync) -> Settings {
+pub(super) fn settings(fsync: Fsync) -> Settings {
     let clock = AtomicU64::new(1);
     Settings { limits: LIMITS, fsync, clock: Arc::new(move || clock.fetch_add(1_000_000, Relaxed)), seed: 7 }
 }
@@ -341,7 +341,7 @@ fn a_lack_of_room_is_known_ahead() {
         [2, 3].map(|fresh| {
             let disks = Disks::new(2);
             let local = Local::start(disks.folder_of(fresh, limits)).unwrap_or_else(|why| panic!("{why}"));
-            Copy { disks, local }
+            Copy { disks, local: Arc::new(local) }
         }),
     );
     let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&b, &c]);

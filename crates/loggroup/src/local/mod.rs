@@ -12,12 +12,13 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use quorum::{
-    Acceptor, AcceptorId, BlockId, Done, Extent, Keep, Op, Order, Output, Reply, Report, Request, ShardId, StreamId,
-    Term,
+    Acceptor, AcceptorId, BlockId, Done, Extent, History, Keep, Op, Order, Output, Reply, Report, Request, ShardId,
+    StreamId, Term,
 };
-use redolog::{Disk, Lack};
+use redolog::{Damage, Disk, Lack, Lsn, Promoted, Reader, Replica};
 
 pub(crate) use self::lane::Task;
 pub(crate) use self::lane::read;
@@ -37,6 +38,9 @@ const PROBES_MAX: usize = 8;
 
 /// Owners that are remembered, each by its latest connection: the present one, and those that it is to refuse.
 const CALLERS_MAX: usize = 8;
+
+/// Between two looks at whether anything is under way.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The promises that are to be written.
 struct Promises<D: Disk> {
@@ -286,6 +290,79 @@ impl<D: Disk> Local<D> {
         let told = local.shared.take(&mut local.shared.lock(), out);
         local.shared.tell(told);
         Ok(local)
+    }
+
+    /// The blocks that it has of each stream.
+    #[must_use]
+    pub fn histories(&self) -> Vec<History> {
+        let state = self.shared.lock();
+        (0..state.lanes.len() as u16).filter_map(|stream| state.acceptor.history(StreamId(stream)).cloned()).collect()
+    }
+
+    /// The term that it has promised.
+    #[must_use]
+    pub fn promised(&self) -> Term {
+        self.shared.lock().acceptor.promised()
+    }
+
+    /// Readers of its folder, one for each stream.
+    pub(crate) fn readers(&self) -> Vec<Reader<D>> {
+        self.shared.lock().lanes.iter().map(|lane| lane.for_taps.another()).collect()
+    }
+
+    /// Waits until nothing is under way in a stream. Segments that are made ahead do not count.
+    fn quiet(&self) -> MutexGuard<'_, State<D>> {
+        let mut state = self.shared.lock();
+        let is_busy = |state: &State<D>| {
+            let of_lane = |lane: &Lane<D>| lane.hand.is_none() || lane.in_flight > 0 || lane.reader.is_none();
+            state.promises.hand.is_none() || state.lanes.iter().any(of_lane)
+        };
+        while !self.is_by_hand && is_busy(&state) {
+            state = self.shared.news.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+
+    /// Where each stream ends: see [`redolog::ends_of`]. The caller has sealed it, and its owner is this process.
+    ///
+    /// # Errors
+    /// The disk has failed.
+    pub fn ends(&self) -> Result<Vec<Lsn>, Damage> {
+        let state = self.quiet();
+        let replicas: Vec<_> = state.lanes.iter().filter_map(|lane| lane.hand.as_ref()).collect();
+        redolog::ends_of(&replicas)
+    }
+
+    /// An LSN that no record is above which ever was here.
+    #[must_use]
+    pub fn highest(&self) -> Lsn {
+        let state = self.quiet();
+        state.lanes.iter().filter_map(|lane| lane.hand.as_ref()).map(Replica::highest).max().unwrap_or_default()
+    }
+
+    /// Ends it: a log goes on in its folder, with the files that are open. Nothing is answered any more.
+    ///
+    /// # Errors
+    /// The disk has failed, now or before.
+    pub fn promote(&self) -> io::Result<Promoted<D>> {
+        {
+            let mut state = self.shared.lock();
+            state.is_closing = true;
+            state.callers.clear();
+            self.shared.work.notify_all();
+            self.shared.news.notify_all();
+        }
+        let mut state = self.quiet();
+        // A thread may be making a segment ahead, and ends by itself.
+        self.threads().clear();
+        if let Some(why) = &state.trouble {
+            return Err(io::Error::other(why.clone()));
+        }
+        let replicas: Vec<_> = state.lanes.drain(..).filter_map(|lane| lane.hand).collect();
+        if replicas.is_empty() {
+            return Err(io::Error::other("the copy of a log has stopped"));
+        }
+        Ok(Promoted::new(replicas, std::mem::take(&mut state.locks)))
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {

@@ -48,6 +48,7 @@ impl<D: Disk> Shared<D> {
                 continue;
             }
             if state.is_closing {
+                self.news.notify_all();
                 return;
             }
             let lacks = state.lanes.iter().any(Lane::waits_for_resource);

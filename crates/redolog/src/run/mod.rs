@@ -6,11 +6,13 @@ mod demand;
 mod helper;
 mod meter;
 pub(crate) mod open;
+mod promoted;
 mod slice;
 mod soon;
 mod stream;
 
 pub use open::{Gates, Opened, Settings, Stepped, lock};
+pub use promoted::{Promoted, ends_of};
 pub use stream::{After, Step};
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*, fence};

@@ -20,6 +20,7 @@ use crate::run::crew::Crew;
 use crate::run::helper::Helper;
 use crate::run::stream::{After, FLIGHTS, Runner, Step};
 use crate::run::{Clock, Fsync, Hand, LENT_MOST, Log, Looker, RUNNING, Shared, Stream};
+use crate::writer::Writer;
 use crate::{Limits, Lsn, Promise, STREAMS_MAX};
 
 /// The settings of a log.
@@ -211,10 +212,55 @@ impl<D: Disk> Opened<D> {
         settings: Settings,
         patience: Duration,
     ) -> Result<(Log, Gates), Damage> {
+        self.ready(node, above, &settings)?.start(workers, settings, patience)
+    }
+
+    /// The writers of all streams, at the end of what is here.
+    fn ready(self, node: [u8; 16], above: Lsn, settings: &Settings) -> Result<Ready<D>, Damage> {
+        let Self { recovery, locks, copies } = self;
+        let floor = recovery.highest().max(above);
+        let before = recovery.incarnation();
+        let incarnation = before + 1 + (settings.seed & ((1 << 40) - 1));
+        let node = recovery.node().unwrap_or(node);
+        let writers = recovery.open_with_lacks(node, incarnation, settings.limits)?;
+        Ok(Ready { writers, floor, incarnations: [before, incarnation], copies, locks })
+    }
+
+    /// As [`Self::start`], without threads: the holder of the [`Stepped`] does their work, for each stream. For
+    /// simulations.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Recovery::open`].
+    pub fn start_by_hand(
+        self,
+        node: [u8; 16],
+        above: Lsn,
+        workers: usize,
+        settings: Settings,
+    ) -> Result<(Log, Gates, Vec<Stepped<D>>), Damage> {
+        self.ready(node, above, &settings)?.start_by_hand(workers, settings)
+    }
+}
+
+/// A log that is about to run.
+pub(super) struct Ready<D: Disk> {
+    pub writers: Vec<Writer<D>>,
+    /// LSNs begin above this.
+    pub floor: Lsn,
+    /// The incarnation that wrote to it before, and the present one.
+    pub incarnations: [u64; 2],
+    pub copies: Option<Arc<dyn Copies>>,
+    pub locks: Vec<fs::File>,
+}
+
+impl<D: Disk> Ready<D> {
+    /// Starts the streams' threads. `patience`: how long a worker waits for the disk.
+    pub fn start(self, workers: usize, settings: Settings, patience: Duration) -> Result<(Log, Gates), Damage> {
         let helpers =
             |index| Ok([Helper::new(format!("log-keep-{index}"))?, Helper::new(format!("log-sync-{index}"))?]);
         let is_copied = self.copies.is_some();
-        let Begun { shared, gates, runners, locks } = self.begin(node, above, workers, settings, helpers, true)?;
+        let Begun { shared, gates, runners, locks } = self.begin(workers, settings, helpers, true)?;
         let locks = Arc::new(locks);
         let (mut threads, mut hands, mut lookers) = (Vec::new(), Vec::<Hand>::new(), Vec::<Looker>::new());
         let (of_log, mut leavers): (Arc<Mutex<Vec<_>>>, Vec<Looker>) = (Arc::default(), Vec::new());
@@ -247,39 +293,21 @@ impl<D: Disk> Opened<D> {
         Ok((Log { shared, threads: of_log }, gates))
     }
 
-    /// As [`Self::start`], without threads: the holder of the [`Stepped`] does their work, for each stream. For
-    /// simulations.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Recovery::open`].
-    pub fn start_by_hand(
-        self,
-        node: [u8; 16],
-        above: Lsn,
-        workers: usize,
-        settings: Settings,
-    ) -> Result<(Log, Gates, Vec<Stepped<D>>), Damage> {
+    /// As [`Self::start`], without threads.
+    pub fn start_by_hand(self, workers: usize, settings: Settings) -> Result<(Log, Gates, Vec<Stepped<D>>), Damage> {
         let helpers = |_| Ok([Helper::by_hand(), Helper::by_hand()]);
-        let Begun { shared, gates, runners, .. } = self.begin(node, above, workers, settings, helpers, false)?;
+        let Begun { shared, gates, runners, .. } = self.begin(workers, settings, helpers, false)?;
         Ok((Log { shared, threads: Arc::default() }, gates, runners.into_iter().map(Stepped).collect()))
     }
 
     fn begin(
         self,
-        node: [u8; 16],
-        above: Lsn,
         workers: usize,
         settings: Settings,
         helpers: impl Fn(u16) -> io::Result<[Helper; 2]>,
         has_threads: bool,
     ) -> Result<Begun<D>, Damage> {
-        let Self { recovery, locks, copies } = self;
-        let floor = recovery.highest().max(above);
-        let before = recovery.incarnation();
-        let incarnation = before + 1 + (settings.seed & ((1 << 40) - 1));
-        let node = recovery.node().unwrap_or(node);
-        let writers = recovery.open_with_lacks(node, incarnation, settings.limits)?;
+        let Self { writers, floor, incarnations, copies, locks } = self;
         // These records are durable, in the log or where `above` is from; some LSNs below belong to no record.
         let promised = vec![floor; writers.len()];
         let shared = Arc::new(Shared {
@@ -299,7 +327,7 @@ impl<D: Disk> Opened<D> {
             held: copies.iter().flat_map(|_| writers.iter().map(Held::of)).collect(),
             own_loss: Loss::default(),
             full_elsewhere: AtomicBool::new(false),
-            incarnations: [before, incarnation],
+            incarnations,
         });
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
         let mut gates: Gates = (0..workers).map(|_| Vec::new()).collect();

@@ -109,9 +109,7 @@ pub(crate) struct Runner<D: Disk> {
     syncing: bool,
     /// A weaker setting was seen after the last records were taken.
     weakening: bool,
-    /// The number of segments that were asked for, true if one is being made, and when a resource for that began to
-    /// lack.
-    asked: u64,
+    /// True if a segment is being made ahead, and when a resource for that began to lack.
     making: bool,
     lacks_since: Option<(Lack, u64)>,
     unwritten: Option<Unwritten>,
@@ -152,7 +150,6 @@ impl<D: Disk> Runner<D> {
             synced_at,
             syncing: false,
             weakening: false,
-            asked: 0,
             making: false,
             lacks_since: lack.map(|lack| (lack, 0)),
             unwritten: None,
@@ -652,11 +649,10 @@ impl<D: Disk> Runner<D> {
             return;
         }
         self.making = true;
-        self.asked += 1;
-        let (number, shared, index, done) = (self.asked, self.shared.clone(), self.index, self.done.0.clone());
+        let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
         self.keeper.give(move || {
             // A stream that waits for its first segment may lack another resource, and has a segment.
-            let made = if waits && is_ready { Ok(()) } else { spares.make_ready(&*disk, number) };
+            let made = if waits && is_ready { Ok(()) } else { spares.make_ready(&*disk) };
             let _ = done.send(Done::Made(made));
             shared.streams[index].bell.ring();
         });

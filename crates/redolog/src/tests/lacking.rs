@@ -177,7 +177,7 @@ fn what_is_used_again_needs_no_descriptor() {
     assert_eq!(Lack::of(&refused), Some(Lack::Descriptors));
     disk.set_out_of_descriptors(false);
     let placer = writer.placer();
-    placer.spares().make_ready(&**placer.disk(), 1).expect("it is there");
+    placer.spares().make_ready(&**placer.disk()).expect("it is there");
     assert_eq!(writer.placer().spares().ready(), 1);
     disk.set_out_of_descriptors(true);
     write(writer, Lsn(0x30)).expect("it is open");

@@ -181,6 +181,23 @@ impl Follow {
         self.has_failed() || self.following.has_ended()
     }
 
+    /// Waits until memory has all records up to here, and no other one comes at or below.
+    ///
+    /// # Errors
+    /// It does not go on, or the server stops.
+    pub fn wait_for(&self, upto: Lsn, node: &Node) -> Result<(), &'static str> {
+        while Lsn(self.following.passed().0) < upto {
+            if self.has_ended() {
+                return Err("its copy of the data follows the log no more");
+            }
+            if node.is_stopping() {
+                return Err("the server stops");
+            }
+            thread::park_timeout(BUSY);
+        }
+        Ok(())
+    }
+
     /// Follows no more. Returns what is applied, and what applies the rest; none: it has failed, or has ended before.
     pub fn stop(&self) -> Option<(Memory, Applier)> {
         let has_ended = self.following.stop().is_some() || self.has_failed();
@@ -245,7 +262,7 @@ fn lock(applier: &Mutex<Option<Applier>>) -> MutexGuard<'_, Option<Applier>> {
 ///
 /// # Errors
 /// As for [`Applier::step`].
-pub fn apply(
+fn apply(
     applier: &mut Applier,
     records: &[Recovered<'_>],
     node: &Node,

@@ -1,7 +1,7 @@
 //! A standby takes over the shard that it stands by for, in the process that it is (rules S6, S8).
 //!
 //! ```text
-//! follows --> its copy of the log is closed --> sealed, filled, opened --> the rest is applied --> led --> serves
+//! follows --> its copy of the log is sealed, filled, led --> the rest is applied --> the copy is the log --> serves
 //! ```
 //! Until the end workers see the map of before, in which another node owns the shard: they forward its commands, and
 //! those wait.
@@ -13,25 +13,19 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use engine::checkpoint::{Checkpointer, header};
-use engine::follow::Applier;
 use membership::meta::Shard;
 use node::{Logging, Node};
-use redolog::{Lsn, Recovered};
-use standby::Memory;
+use redolog::Lsn;
 
-use super::super::durable::{Disks, Runs, Stored};
+use super::super::durable::{Runs, Stored};
 use super::super::member::take_settings_of;
 use super::super::ownership::Ownership;
 use super::super::switch::Switch;
 use super::super::{copies, taken_over};
-use super::follow::{self, Follow};
+use super::follow::Follow;
 
 /// A busy latch is free in so long.
 const BUSY: Duration = Duration::from_micros(50);
-
-/// Records that are applied together, and their bytes: their keys are asked for side by side.
-const WINDOW: usize = 512;
-const WINDOW_BYTES: usize = 4 << 20;
 
 /// Allocations that are freed at once.
 const GARBAGE: usize = 10_000;
@@ -58,22 +52,27 @@ impl Leads<'_> {
         ownership.again().takes_over(shard.id);
         take_settings_of(&node.config, shard)?;
         let settings = node.config.settings();
+        let own = copies::of_shard(shard.id).ok_or("its copy of the log has gone")?;
+        let led = taken_over::lead_copy(&settings, node, &own, ownership, shard.clone())?;
+        let driver = led.ok_or("the server stops")?;
+        let floor = driver.tell_rest(&own, follow.highest());
+        drop(own);
+        follow.wait_for(floor, node)?;
         let (memory, mut applier) = follow.stop().ok_or("its copy of the data follows the log no more")?;
-        let copy = copies::take_out(shard.id)?;
-        let disks = taken_over::in_term(&settings, node, stored, ownership, shard.clone());
-        copies::is_taken_out(copy);
-        let mut disks = disks?.ok_or("the server stops")?;
-        let rest = apply_rest(&mut disks, &memory, &mut applier, node)?;
+        if !driver.has_all_of(&memory) {
+            return Err("its memory has what the log does not have any more".into());
+        }
+        // Every record of the log is applied, and those that come are this process's own.
+        applier.passed(Lsn(u64::MAX));
+        while applier.step_garbage(GARBAGE) {}
         // The thread that reads the store into memory gets its part of the keyspace.
         drop(applier);
-        let runs = disks.run(follow.highest(), node, &settings)?;
+        let promoted = copies::promote(shard.id, &driver)?;
+        let runs = stored.promote(promoted, driver, floor, node, &settings)?;
         self.serve(runs, checkpointer, began)?;
         let ms = node.clock.boot_ns().0.saturating_sub(began.0) / 1_000_000;
-        tracing::info!(
-            "This node has taken over shard {} in term {}, after {ms} ms: {rest} records were applied meanwhile",
-            shard.id.0,
-            shard.term.get()
-        );
+        let (id, term) = (shard.id.0, shard.term.get());
+        tracing::info!("This node has taken over shard {id} in term {term}, after {ms} ms");
         Ok(())
     }
 
@@ -106,39 +105,4 @@ impl Leads<'_> {
         node.look_all();
         Ok(())
     }
-}
-
-/// Applies the records that the log has and memory lacks. Returns how many these were.
-fn apply_rest(disks: &mut Disks, memory: &Memory, applier: &mut Applier, node: &Node) -> Result<usize, Box<dyn Error>> {
-    let last = applier.applied().last();
-    let (mut window, mut bytes, mut count) = (Vec::new(), 0, 0);
-    let mut outcome = Ok(());
-    let mut apply = |window: &mut Vec<(u16, Lsn, Vec<u8>)>| {
-        let records = window.iter().map(|(stream, lsn, effects)| Recovered { stream: *stream, lsn: *lsn, effects });
-        let applied = follow::apply(applier, &records.collect::<Vec<_>>(), node);
-        window.clear();
-        applied
-    };
-    disks.log.replay(|record| {
-        if outcome.is_err() || record.lsn <= last {
-            return;
-        }
-        count += 1;
-        bytes += record.effects.len();
-        window.push((record.stream, record.lsn, record.effects.to_vec()));
-        if window.len() >= WINDOW || bytes >= WINDOW_BYTES {
-            bytes = 0;
-            outcome = apply(&mut window);
-        }
-    })?;
-    outcome?;
-    apply(&mut window)?;
-    let ends = disks.log.ends()?;
-    if disks.copies.as_ref().is_none_or(|(copies, _)| !copies.has_all_of(memory, &ends)) {
-        return Err("its memory has what the log does not have any more".into());
-    }
-    // Every record of the log is applied, and those that come are this process's own.
-    applier.passed(Lsn(u64::MAX));
-    while applier.step_garbage(GARBAGE) {}
-    Ok(count)
 }

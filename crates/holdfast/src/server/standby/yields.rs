@@ -222,6 +222,7 @@ impl Yields {
                 let is_logged = self.cluster.reads_until() <= self.now();
                 let yields = Yield { shard: self.shard.id, by, term, to: to.node, is_logged };
                 self.ownership.again().yields(self.shard.id);
+                self.switch.copies().iter().for_each(|copies| copies.gives_way(true));
                 // It is asked again until the metadata say what came of it.
                 self.ownership.control().yields(yields, |_| {});
             }
@@ -243,6 +244,7 @@ impl Yields {
             }
             Act::Thaw => {
                 self.ownership.again().begins_with(Some(self.shard.id));
+                self.switch.copies().iter().for_each(|copies| copies.gives_way(false));
                 if let Err(why) = self.switch.go_on() {
                     tracing::warn!("{why}");
                 }
