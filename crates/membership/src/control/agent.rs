@@ -532,6 +532,8 @@ impl Agent {
         }
         match answer.await {
             Ok(Ok(written)) => {
+                // Others hear of a commit with the next message: a standby that is given a shard must not wait for that.
+                let _ = self.raft.trigger().heartbeat().await;
                 let mut out = Vec::new();
                 written.data.put(&mut out);
                 Reply::Done(out)
