@@ -5,6 +5,7 @@ mod agent;
 mod agent_ports;
 #[path = "../../../membership/tests/clusters/certificates.rs"]
 mod certificates;
+mod client_states;
 mod copies;
 mod copies_shown;
 mod dev_cluster;

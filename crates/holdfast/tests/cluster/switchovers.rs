@@ -69,7 +69,7 @@ fn queue(client: &mut Client, name: &str, count: u32) {
 }
 
 /// The shard is at a node, and the other one may take it over.
-fn is_at(copied: &Copied, node: usize) {
+pub fn is_at(copied: &Copied, node: usize) {
     let owner = format!("1      127.0.0.1:{}  ", copied.nodes.ports[node]);
     let owns = |line: &str| line.starts_with(&owner) && line.contains("always");
     let follows = |line: &str| line.contains("electable") && !line.contains("down") && !line.starts_with(&owner);

@@ -314,7 +314,8 @@ impl<D: Disk> Local<D> {
     fn quiet(&self) -> MutexGuard<'_, State<D>> {
         let mut state = self.shared.lock();
         let is_busy = |state: &State<D>| {
-            let of_lane = |lane: &Lane<D>| lane.hand.is_none() || lane.in_flight > 0 || lane.reader.is_none();
+            let is_at_work = |lane: &Lane<D>| lane.hand.is_none() || lane.in_flight > 0 || lane.reader.is_none();
+            let of_lane = |lane: &Lane<D>| is_at_work(lane) || lane.has_work();
             state.promises.hand.is_none() || state.lanes.iter().any(of_lane)
         };
         while !self.is_by_hand && is_busy(&state) {

@@ -79,6 +79,9 @@ impl Peers {
 
     /// The place where the block of a connection runs, given its needs.
     pub(crate) fn way_of(&mut self, needs: &Needs, conn: &Conn) -> Way {
+        if self.has_moved_watch(conn) {
+            return Way::Broken;
+        }
         let block = OfBlock {
             me: self.me,
             alone: self.is_alone(),
@@ -112,6 +115,21 @@ impl Peers {
                 Way::Here { quick: !conn.session.multi.as_deref().is_some_and(has_script) }
             }
         }
+    }
+
+    /// True if a key has another owner than the one that was asked to watch it, so that nobody knows if it has changed.
+    fn has_moved_watch(&self, conn: &Conn) -> bool {
+        let has_moved =
+            |slot: Slot, owner: Option<u16>| !matches!(self.place(slot), Place::At(at, _) if Some(at) == owner);
+        let mut here = conn.session.watched.iter().map(|watched| Slot::of(watched.slot));
+        if here.any(|slot| has_moved(slot, Some(self.me))) {
+            return true;
+        }
+        let Some(remote) = conn.remote.as_deref() else { return false };
+        remote.lines.iter().enumerate().filter_map(|(link, line)| Some((link, line.as_ref()?))).any(|(link, line)| {
+            let owner = self.links[link].node.and_then(|node| self.map.index_of(node));
+            line.watched.iter().any(|(_, key)| has_moved(slot_of(key), owner))
+        })
     }
 
     /// The owners of the keys that a connection watches.
