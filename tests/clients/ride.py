@@ -234,7 +234,9 @@ def kept(machines, program):
     """Confirmed numbers that are not in their lists, and how many are there more than once."""
     lost = twice = 0
     for key in program.keys:
-        there = Counter(map(int, Client(machines.ports[0]).call("LRANGE", key, 0, -1)))
+        found = []
+        machines.until(lambda: isinstance(found.append(connect(machines.places[0]).call("LRANGE", key, 0, -1)) or found[-1], list), f"{key} is not read")
+        there = Counter(map(int, found[-1]))
         lost += sum(number not in there for of, number, *_, outcome in program.said if of == key and outcome == "ok")
         twice += sum(count > 1 for count in there.values())
     return lost, twice
