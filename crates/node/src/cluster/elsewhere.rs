@@ -130,9 +130,9 @@ impl<P: Port> Forwarding<'_, P> {
     /// The map has changed (`changed`), or this node may have been without a lease for long. Commands that wait for
     /// keys that are not available here run again, and get an error or go to the right node.
     pub(crate) fn look_at_blocked(&mut self, changed: bool) {
-        let now = self.engine().now();
+        let (now, wait_ms) = (self.engine().now(), self.settings().cluster_takeover_wait);
         let peers = self.peers();
-        let lapsed = peers.has_lapsed(now);
+        let lapsed = peers.has_lapsed(now, wait_ms);
         if !changed && !lapsed {
             return;
         }
@@ -289,12 +289,12 @@ fn sent_back(reply: &[u8]) -> Option<(u64, Vec<u8>)> {
 
 impl Peers {
     /// True if this node has had no lease for long. True only once.
-    fn has_lapsed(&mut self, now: UnixMs) -> bool {
+    fn has_lapsed(&mut self, now: UnixMs, wait_ms: u64) -> bool {
         if self.serves {
-            (self.lapses_at, self.unserved_since) = (None, None);
+            (self.lapses_at, self.unserved_since, self.awaits_lease) = (None, None, true);
             return false;
         }
-        self.unserved_since.get_or_insert(now);
+        self.awaits_lease = now < *self.unserved_since.get_or_insert(now) + wait_ms;
         let at = *self.lapses_at.get_or_insert(now + LAPSED_MS);
         if at > now {
             return false;

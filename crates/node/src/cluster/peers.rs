@@ -89,6 +89,8 @@ pub(crate) struct Peers {
     pub(crate) lapses_at: Option<UnixMs>,
     /// Since when this node has had no lease.
     pub(crate) unserved_since: Option<UnixMs>,
+    /// It has one, or has had one within `cluster-takeover-wait`: transactions are tried again.
+    pub(crate) awaits_lease: bool,
     /// The texts of scripts that standbys were given.
     pub(super) texts: Vec<Given>,
     /// Whether clients may read the copy of another node's data here.
@@ -138,6 +140,7 @@ impl Peers {
             told: Version::ZERO,
             lapses_at: None,
             unserved_since: None,
+            awaits_lease: true,
             texts: Vec::new(),
             copy: LastLook::default(),
         };

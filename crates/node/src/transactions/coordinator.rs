@@ -285,6 +285,7 @@ impl<P: Port> Transacting<'_, P> {
         }
         let now = self.now();
         let (node, databases) = (self.node().clone(), self.settings().databases);
+        let wait_ms = self.settings().cluster_takeover_wait.max(MAP_MS);
         let token = self.txn().blocks.get(&sequence).map(|block| block.token);
         let transaction =
             token.and_then(|token| self.port.conn(token)).and_then(|conn| conn.session.transaction.take());
@@ -321,7 +322,7 @@ impl<P: Port> Transacting<'_, P> {
             let since = *block.moved_since.get_or_insert(now);
             if *moved {
                 block.moved_since = None;
-            } else if now.since(since) > MAP_MS {
+            } else if now.since(since) > wait_ms {
                 planned = Err(failed(NOT_SERVED));
             }
         }

@@ -217,7 +217,8 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// The refusal of a part that cannot be executed here. Keys have another owner, or this node has no lease, or the
-    /// attempt is logged and the log takes no writes.
+    /// attempt is logged and the log takes no writes. As other commands do, transactions wait for a lease for
+    /// `cluster-takeover-wait`: it may be back soon, or another node may have the keys.
     fn refusal_of_owner(&mut self, locks: &[Lock], logged: bool) -> Option<Refusal> {
         let Desk { peers, log, .. } = self.desk();
         let owns = |lock: &Lock| peers.has(slot_of(&lock.key));
@@ -225,7 +226,8 @@ impl<P: Port> Transacting<'_, P> {
             return Some(Refusal::Moved);
         }
         if !peers.serves {
-            return Some(Refusal::Failed(peers.no_lease().into()));
+            let awaits = peers.awaits_lease;
+            return Some(if awaits { Refusal::Moved } else { Refusal::Failed(peers.no_lease().into()) });
         }
         let text = log.filter(|_| logged)?.refusal()?;
         Some(Refusal::Failed(peers.signed(text).into_bytes().into()))

@@ -226,14 +226,15 @@ impl Peers {
 
 impl Peers {
     /// The error with which a transaction over these nodes is refused at once. One of them is out of reach, and the
-    /// transaction would wait for it. Or this node is not in the cluster, and no node would hear it.
+    /// transaction would wait for it. Or this node is not in the cluster, and no node would hear it; or it is to take part,
+    /// and has been without a lease for long.
     pub(super) fn refusal(&mut self, parts: &[Part]) -> Option<Vec<u8>> {
         let Some(me) = self.my_place() else { return Some(self.no_lease()) };
         let map = Arc::clone(&self.map);
         for part in parts {
             let place = place_of(part.member.id, &map)?;
             if place == me {
-                if !self.serves {
+                if !self.serves && !self.awaits_lease {
                     return Some(self.no_lease());
                 }
                 continue;

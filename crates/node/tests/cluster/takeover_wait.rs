@@ -104,6 +104,28 @@ fn commands_wait_for_a_lease_and_not_for_ever() {
     pass(&mut net, 20);
     assert_eq!(net.heard(client), ["1"]);
     net.heard(other);
+    // Transactions over both nodes, whichever of them has no lease.
+    let block = |net: &mut Net| {
+        let [far, near] = [1, 0].map(|node| key_of(node, 2, "t"));
+        ["MULTI", &format!("INCR {far}"), &format!("INCR {near}"), "EXEC"]
+            .iter()
+            .for_each(|words| net.send(other, words));
+    };
+    for (node, count) in [(0, "[1 1]"), (1, "[2 2]")] {
+        net.lease(node, 0);
+        block(&mut net);
+        pass(&mut net, 2000);
+        assert!(!net.heard(other).iter().any(|reply| !["OK", "QUEUED"].contains(&&**reply)));
+        net.lease(node, u64::MAX);
+        pass(&mut net, 100);
+        assert_eq!(net.heard(other), [count]);
+    }
+    net.lease(0, 0);
+    block(&mut net);
+    pass(&mut net, 4000);
+    assert!(net.heard(other).last().is_some_and(|reply| reply.starts_with("-CLUSTERDOWN this node has no lease")));
+    net.lease(0, u64::MAX);
+    pass(&mut net, 20);
     net.lease(1, 0);
     pass(&mut net, 4000);
     assert!(net.say(client, &format!("GET {far}")).starts_with("-CLUSTERDOWN"), "it has had none for long");
