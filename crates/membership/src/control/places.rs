@@ -11,7 +11,9 @@ use crate::map::Map;
 use crate::meta::{Command, GroupCommand, Place, Report, Response};
 use crate::{AcceptorId, ClusterId, NodeId, ShardId};
 
-/// How long a failed attempt is left alone, unless the metadata change.
+/// How long a failed attempt is left alone, unless the metadata change: at first, as the log of a shard that was given up
+/// is closed only then; and in the end.
+const SOON: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// A folder that this process is to have.
@@ -103,6 +105,7 @@ impl Agent {
     pub async fn keep_places(self: Arc<Self>) {
         let mut applied = self.machine.index();
         let mut made: BTreeMap<Wanted, Made> = BTreeMap::new();
+        let mut pause = SOON;
         loop {
             applied.borrow_and_update();
             let (map, me) = (self.machine.map(), self.me());
@@ -116,9 +119,13 @@ impl Agent {
                 let outcome = self.keep_place(&map, one, &mut made).await;
                 self.places.note(one, outcome);
             }
-            let is_stopping = match self.places.trouble().is_empty() {
-                true => applied.changed().await.is_err(),
-                false => timeout(AGAIN, applied.changed()).await.is_ok_and(|changed| changed.is_err()),
+            let is_stopping = if self.places.trouble().is_empty() {
+                pause = SOON;
+                applied.changed().await.is_err()
+            } else {
+                let waited = timeout(pause, applied.changed()).await;
+                pause = (2 * pause).min(AGAIN);
+                waited.is_ok_and(|changed| changed.is_err())
             };
             if is_stopping {
                 return;
