@@ -329,6 +329,7 @@ impl Control {
             runtime.block_on(async {
                 run(&running, listener, hears);
                 let _ = stopped.await;
+                running.hand_over().await;
                 let _ = running.raft.shutdown().await;
             });
             // Tasks under way end here.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use standby::{Change, Process};
+use tokio::time::timeout;
 
 use super::agent::Agent;
 use crate::map::{Map, Node};
@@ -15,6 +16,9 @@ use crate::{NodeId, NodeNumber, level};
 
 /// The fewest copies of a log that survive the loss of one.
 const LOGS_MIN: usize = 3;
+
+/// How long a leader that ends waits for the next one.
+const HANDS_OVER: Duration = Duration::from_secs(1);
 
 /// Between two offers to give way.
 const BETWEEN: Duration = Duration::from_secs(5);
@@ -72,30 +76,80 @@ impl Agent {
         if now < self.volatile().gave_way.after(BETWEEN.as_nanos() as u64) {
             return;
         }
-        let metrics = self.raft.metrics().borrow_watched().clone();
-        let last = metrics.last_log_index.unwrap_or(0);
-        let replication = metrics.replication.unwrap_or_default();
-        let has_all = |id: &NodeId| replication.get(id).and_then(|at| at.as_ref()).is_some_and(|at| at.index >= last);
-        let voters: Vec<NodeId> = metrics.membership_config.membership().voter_ids().filter(has_all).collect();
-        let Some(to) = better(map, self.me(), &self.answering(&voters)) else { return };
+        let Some(to) = better(map, self.me(), &self.heirs()) else { return };
         self.volatile().gave_way = now;
         tracing::info!("node {to} is to lead the metadata: it has less to do with keys than this one");
         if let Err(why) = self.raft.trigger().transfer_leader(to).await {
             tracing::debug!("node {to} does not lead the metadata: {why}");
         }
     }
+
+    /// The voters that answer and have all that this node has in the metadata's log.
+    fn heirs(&self) -> BTreeSet<NodeId> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let last = metrics.last_log_index.unwrap_or(0);
+        let replication = metrics.replication.unwrap_or_default();
+        let has_all = |id: &NodeId| replication.get(id).and_then(|at| at.as_ref()).is_some_and(|at| at.index >= last);
+        let voters: Vec<NodeId> = metrics.membership_config.membership().voter_ids().filter(has_all).collect();
+        self.answering(&voters)
+    }
+
+    /// Has another voter lead the metadata if this node does, which ends, and waits until it does. Otherwise nobody would
+    /// renew a lease before an election.
+    pub(super) async fn hand_over(&self) {
+        if timeout(HANDS_OVER, self.has_handed_over()).await.is_err() {
+            tracing::debug!("no other node leads the metadata yet");
+        }
+    }
+
+    async fn has_handed_over(&self) {
+        let (map, me) = (self.machine.map(), self.me());
+        let mut metrics = self.raft.metrics();
+        while self.leads().is_some() {
+            let voters: Vec<NodeId> =
+                metrics.borrow_watched().membership_config.membership().voter_ids().filter(|id| *id != me).collect();
+            if self.answering(&voters).is_empty() {
+                return;
+            }
+            match heir(&map, me, &self.heirs()) {
+                Some(to) => {
+                    let asked = self.raft.trigger().transfer_leader(to).await;
+                    while asked.is_ok() && metrics.borrow_watched().current_leader != Some(to) {
+                        if metrics.changed().await.is_err() {
+                            return;
+                        }
+                    }
+                    return tracing::info!("node {to} leads the metadata now");
+                }
+                // The last entry is under way.
+                None if metrics.changed().await.is_err() => return,
+                None => {}
+            }
+        }
+    }
+}
+
+/// The voter among `up` that is to lead when this node ends: on another machine, which may end as well, if there is one,
+/// and with the least to do with keys.
+fn heir(map: &Map, me: NodeId, up: &BTreeSet<NodeId>) -> Option<NodeId> {
+    let machine = |id: NodeId| map.member(id).map(|member| member.machine.as_str());
+    let others = up.iter().copied().filter(|id| *id != me && map.member(*id).is_some());
+    others.min_by_key(|id| (machine(*id) == machine(me), burden(map, *id)))
+}
+
+/// How much a member has to do with keys: slots of its own, or a copy of another one's.
+fn burden(map: &Map, id: NodeId) -> (u8, NodeNumber) {
+    let number = map.member(id).map_or(NodeNumber(0), |member| NodeNumber(member.number));
+    let is_owner = map.index_of(id).is_some_and(|index| map.slots_of(index) > 0);
+    let is_standby = map.shards().iter().any(|shard| shard.standbys.get(&number).is_some_and(|of| of.is_wanted));
+    (if is_owner { 2 } else { u8::from(is_standby) }, number)
 }
 
 /// The voter among `up` that has the least to do with keys, if it is less than this node.
 fn better(map: &Map, me: NodeId, up: &BTreeSet<NodeId>) -> Option<NodeId> {
-    let burden = |id: NodeId| {
-        let number = map.member(id).map_or(NodeNumber(0), |member| NodeNumber(member.number));
-        let is_owner = map.index_of(id).is_some_and(|index| map.slots_of(index) > 0);
-        let is_standby = map.shards().iter().any(|shard| shard.standbys.get(&number).is_some_and(|of| of.is_wanted));
-        (if is_owner { 2 } else { u8::from(is_standby) }, number)
-    };
-    let best = up.iter().copied().filter(|id| *id != me && map.member(*id).is_some()).min_by_key(|id| burden(*id))?;
-    (burden(best).0 < burden(me).0).then_some(best)
+    let others = up.iter().copied().filter(|id| *id != me && map.member(*id).is_some());
+    let best = others.min_by_key(|id| burden(map, *id))?;
+    (burden(map, best).0 < burden(map, me).0).then_some(best)
 }
 
 /// The next change by which each shard with slots gets a group and `copies - 1` standbys. `up`: the members that answer.

@@ -34,6 +34,17 @@ fn five_form_a_cluster_and_outlive_two() {
 }
 
 #[test]
+fn a_leader_that_stops_has_another_node_lead() {
+    let mut nodes = Nodes::formed(12, 3);
+    nodes.serve();
+    let leader = nodes.leader();
+    nodes.nodes[leader].stop();
+    // It has waited for that: no election is to come.
+    let others = || (0..3).filter(|node| *node != leader).map(|node| &nodes.nodes[node]);
+    assert!(others().any(|node| node.status().leader == Some(node.id())));
+}
+
+#[test]
 fn a_cluster_is_not_formed_while_a_seed_is_missing() {
     let mut nodes = Nodes::start(3, 3);
     nodes.nodes[1].stop();
