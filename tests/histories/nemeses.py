@@ -279,15 +279,15 @@ def clock(world):
 
 @nemesis
 def upgrade(world):
-    """Row 22: nodes are stopped one after another and started with the other binary."""
+    """Row 22: nodes are stopped one after another and started with the other binary; with --copies machines, each with all of its nodes."""
     if not world.options.other:
         raise Missing("needs --other BINARY")
     for node in world.some_nodes(len(world.nodes)):
-        server = world.cluster[node]
+        server = world.cluster.servers[node]
         if world.rng.random() < 0.5:
             server.term()
         else:
-            server.kill()
+            world.cluster.kill(node)
         server.binary = world.options.other if server.binary == world.options.server else world.options.server
         world.cluster.start(node)
         if not world.sleep(0.5, 5):
@@ -296,9 +296,18 @@ def upgrade(world):
 
 
 def level_of(world, node):
-    said = world.try_ask(node, "CLUSTER", "INFO") or b""
-    found = [line for line in said.split(b"\r\n") if line.startswith(b"cluster_level:")]
+    said = world.try_ask(node, "CLUSTER", "INFO")
+    found = [] if not isinstance(said, bytes) else [line for line in said.split(b"\r\n") if line.startswith(b"cluster_level:")]
     return int(found[0].split(b":")[1]) if found else 0
+
+
+def writes_at(world, node):
+    """Whether it writes keys that it has owned: with --copies any node of this machine any key."""
+    if world.options.copies:
+        asked = [(one, owner) for one in world.cluster.of(node) for owner in world.owning()]
+    else:
+        asked = [(node, node)] if node in world.owning() else []
+    return any(world.try_ask(one, "SET", world.key_of(owner), "1") == b"OK" for one, owner in asked)
 
 
 @nemesis
@@ -306,30 +315,32 @@ def finalize(world):
     """Row 22: all nodes get the newer binary, the cluster's level rises, and from then on the other binary is refused."""
     if not world.options.other:
         raise Missing("needs --other BINARY")
-    nodes = world.nodes
-    for node in world.some_nodes(len(nodes)):
-        server = world.cluster[node]
+    for node in world.some_nodes(len(world.nodes)):
+        server = world.cluster.servers[node]
         if server.binary != world.options.server:
             server.term()
             server.binary = world.options.server
             world.cluster.start(node)
             world.sleep(0.5, 3)
-    said = []
+    said, data = [], world.cluster.data
 
     def is_raised():
-        said.append(world.try_ask(world.any_node(), "CLUSTER", "FINALIZE"))
+        said.append(world.try_ask(world.rng.choice(data), "CLUSTER", "FINALIZE"))
         return said[-1] == b"OK"
     if not world.until(is_raised, 30):
         return world.problem(f"all nodes have the newer binary, and the level is not raised: {said[-1]!r}")
-    levels = world.until(lambda: len({level_of(world, node) for node in nodes}) == 1 and level_of(world, nodes[0]), 10)
+    levels = world.until(lambda: len({level_of(world, node) for node in data}) == 1 and level_of(world, data[0]), 10)
+    if world.options.copies:
+        # Without one of its machines it must not be short of anything.
+        world.must_heal()
     node = world.any_node()
-    server = world.cluster[node]
+    server = world.cluster.servers[node]
     server.term()
     server.binary = world.options.other
     world.cluster.start(node)
     end = time.monotonic() + LEASE_S + 3
     while server.wait(0.2) is None and time.monotonic() < end:
-        if node in world.owning() and world.try_ask(node, "SET", world.key_of(node), "1") == b"OK":
+        if writes_at(world, node):
             world.problem(f"node {node} serves with the other binary, and the cluster is at level {levels}")
             break
     ended = server.wait(0.1)

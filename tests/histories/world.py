@@ -14,7 +14,7 @@ from history import now
 from wire import Closed, ErrorReply
 
 HEAL_S = 60
-SILENT = {"pause", "partition", "one_way", "link", "links", "delay", "loss", "half_open", "kill", "kill_all", "steps", "fsync"}
+SILENT = {"pause", "upgrade", "finalize", "partition", "one_way", "link", "links", "delay", "loss", "half_open", "kill", "kill_all", "steps", "fsync"}
 HANGS_AFTER_S = 30  # clients see the end of a silence later
 LAST_AT_ONCE = 8  # keys read by one of the last transactions
 

@@ -17,7 +17,7 @@ use crate::{ClusterId, NodeId, ShardId, level};
 /// settings, in the first four no levels. Before version 6 there
 /// are no machines. The last three have shards, the last two have their settings and the nodes that have lost theirs, and
 /// only the last has standbys.
-const VERSION: u32 = 9;
+const VERSION: u32 = if cfg!(feature = "next-level") { WITH_STANDBYS + 1 } else { WITH_STANDBYS };
 
 /// The format below [`level::STANDBYS`].
 pub(super) const WITH_HEIRS: u32 = 8;
@@ -52,7 +52,8 @@ impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
     pub fn snapshot(&self) -> Image {
         let format = match self.level {
-            level if level >= level::STANDBYS => VERSION,
+            level if level >= level::MADE_UP => VERSION,
+            level if level >= level::STANDBYS => WITH_STANDBYS,
             level if level >= level::HEIRS => WITH_HEIRS,
             level if level >= level::SHARDS => WITH_SHARDS,
             level if level >= level::MACHINES => WITH_MACHINES,
