@@ -1,5 +1,7 @@
 //! `holdfast cluster`: asks a node of a running cluster how it is, or to change it.
 
+mod upgrade;
+
 use clap::{Args, Subcommand};
 use resp::Value;
 
@@ -32,6 +34,7 @@ enum What {
         #[arg(long)]
         lose_data: bool,
     },
+    Upgrade(Box<upgrade::Options>),
     /// Raises the level of the cluster to the highest that all of its nodes speak.
     ///
     /// Run it when every node runs the new build and does well. Until then each node can go back to the build before.
@@ -159,6 +162,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         What::Status { target } => {
             show(target, &[b"CLUSTER", b"STATUS"])?;
         }
+        What::Upgrade(options) => upgrade::run(options)?,
         What::Group { what } => group(what)?,
         What::Recover { target, shard, on } => {
             ask(target, &[b"CLUSTER", b"RECOVER", shard.to_string().as_bytes(), b"ON", on.as_bytes()])?;

@@ -134,6 +134,14 @@ impl Hosts {
         Host::start(port, dir, &[&settings[..], &more].concat())
     }
 
+    /// Ends a machine's agent in order, and starts it again with its directory.
+    pub fn restart(&mut self, at: usize) {
+        signal("TERM", self.hosts[at].process.id());
+        assert!(self.hosts[at].ends().success());
+        let (port, dir) = (self.hosts[at].port, std::mem::replace(&mut self.hosts[at].dir, Scratch::new()));
+        self.hosts[at] = self.start(port, dir);
+    }
+
     pub fn status(&self, asked: usize) -> String {
         holdfast(&["cluster", "status", "-p", &self.hosts[asked].port.to_string()])
     }

@@ -33,5 +33,6 @@ mod standbys;
 mod support;
 mod switchovers;
 mod tools;
+mod upgrades;
 mod useless;
 mod users;

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use membership::control::Control;
+use membership::level;
 use node::cluster::status_text;
 use node::config::{Live, Settings};
 use resp::{Args, Batch, Decoder, Limits, Protocol, Reply};
@@ -199,9 +200,14 @@ impl Known {
                     Err(_) => reply.error("ERR this log-server stops"),
                 }
             }
-            () => {
-                reply.error("ERR a log-server has no keys: it knows PING, AUTH, QUIT, CLUSTER STATUS and CLUSTER MYID")
+            () if is(0, "info") => {
+                let (version, level) = (env!("CARGO_PKG_VERSION"), level::HIGHEST);
+                let text = format!("# Server\r\nholdfast_version:{version}\r\nholdfast_level:{level}\r\n");
+                reply.verbatim(*b"txt", text);
             }
+            () => reply.error(
+                "ERR a log-server has no keys: it knows PING, AUTH, QUIT, INFO, CLUSTER STATUS and CLUSTER MYID",
+            ),
         }
         true
     }

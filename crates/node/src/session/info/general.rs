@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use ::membership::level;
 use clocks::UnixMs;
 use command::Difference;
 use engine::checkpoint::Figures;
@@ -31,6 +32,7 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
         t.line("server_name", "holdfast");
     }
     t.line("holdfast_version", env!("CARGO_PKG_VERSION"));
+    t.line("holdfast_level", level::HIGHEST);
     t.line("os", &facts.os);
     t.line("gcc_version", "0.0.0");
     t.line("arch_bits", usize::BITS);
