@@ -23,12 +23,21 @@ use super::places::Places;
 const COPIES: &str = "holdfast/copies";
 pub(super) const BESIDE: &str = "copies";
 
+/// Taken while a folder is opened here, and while the log of a shard that was given up becomes a copy.
+static OPENING: Mutex<()> = Mutex::new(());
+
+/// No folder of a copy is opened before this is dropped: the log of a shard that was given up is closed, and opened as one.
+pub fn none_is_opened() -> MutexGuard<'static, ()> {
+    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Opens or makes the folders of a node. `dir` is the node's directory. A node whose log is on several disks keeps copies
 /// on the same disks. `is_known`: see [`make`].
 ///
 /// # Errors
 /// They cannot be used.
 pub fn of_node(settings: &Settings, dir: &Path, wanted: &Wanted, is_known: bool) -> Result<Made, String> {
+    let _opens = none_is_opened();
     let logs = Places::of(settings, dir).logs;
     // A log without an acceptor is this node's alone, and may be running.
     let is_former = wanted.dir == DEFAULT_DIR && loggroup::is_acceptor(&logs);

@@ -145,7 +145,9 @@ impl Drop for Upgrade {
 /// Each machine owns a shard and has the standby of another one's. The command is interrupted, and goes on.
 #[test]
 fn all_machines_are_restarted_and_no_client_notices() {
-    let mut hosts = Hosts::new(3);
+    // On a busy machine a takeover lasts longer than clients wait by default.
+    let patient = ["--cluster-takeover-wait", "60000", "--cluster-lease", "6000"].map(str::to_owned).to_vec();
+    let mut hosts = Hosts::with(3, [0, 1, 2].map(|_| patient.clone()));
     hosts.sets(0, 60);
     let known: Vec<(Arc<Away>, Vec<u16>)> =
         hosts.hosts.iter().map(|host| (Arc::default(), vec![host.port, host.port + 1])).collect();

@@ -290,9 +290,11 @@ impl Yields {
     fn follow(&self) -> Result<(), Box<dyn Error>> {
         let (shard, shared) = (&self.shard, &self.shared);
         let last = self.last.ok_or("it has not rested")?;
+        let opens = copies::none_is_opened();
         let ended = self.switch.follows()?;
         let places = &ended.stored.places;
         copies::open_former(&places.logs, shard.id, self.ownership.cluster())?;
+        drop(opens);
         let dir = Path::new(OsStr::from_bytes(&self.node.config.settings().dir)).to_owned();
         let store = places.store.clone();
         let id = ended.stored.id();
