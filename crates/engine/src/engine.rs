@@ -41,6 +41,8 @@ pub struct Shared {
     pub tracking: Tracking,
     /// Counts keys that clients began to watch, in the upper half.
     pub(crate) watches: AtomicU64,
+    /// Rises whenever the node gives its shard up: see [`Self::end_watches`].
+    pub(crate) tenure: AtomicU64,
     /// Transactions over nodes.
     pub transactions: Transactions,
     /// Requests to loaders.
@@ -63,6 +65,7 @@ impl Shared {
             waited_keys_minding_absence: AtomicU64::new(0),
             tracking: Tracking::default(),
             watches: AtomicU64::new(0),
+            tenure: AtomicU64::new(0),
             transactions: Transactions::default(),
             requests: Requests::default(),
             budget: Budget::default(),

@@ -10,7 +10,7 @@ use txn::locks::Mode;
 use crate::attachment::{Attachment, Watched};
 use crate::call::Busy;
 use crate::cold::is_lacking;
-use crate::engine::Engine;
+use crate::engine::{Engine, Shared};
 
 /// A key that a session watches, as it was then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,16 @@ pub struct WatchedKey {
     pub key: Box<[u8]>,
     /// Of [`Watched`].
     changes: u64,
+    /// Of [`Shared`].
+    tenure: u64,
+}
+
+impl Shared {
+    /// All keys that are watched now count as changed: the node gives its shard up, and nobody here hears of what another
+    /// node changes in it.
+    pub fn end_watches(&self) {
+        self.tenure.fetch_add(1, Relaxed);
+    }
 }
 
 /// Which of `keys` are not watched already, and not named before.
@@ -58,6 +68,7 @@ impl Engine {
         let version = self.next_version(&held);
         self.expire_keys(&held, db, version, hashed.iter().copied());
         self.publish(&held);
+        let tenure = self.shared.tenure.load(Relaxed);
         let is_new = new_ones(db, keys, already);
         for (key, _) in hashed.into_iter().zip(is_new).filter(|(_, is_new)| *is_new) {
             let changes = Attachment::with(&self.shared.keyspace, &held, key.slot, |a| {
@@ -68,7 +79,7 @@ impl Engine {
                 watched.sessions += 1;
                 watched.changes
             });
-            already.push(WatchedKey { db, slot: key.slot, key: key.bytes.into(), changes });
+            already.push(WatchedKey { db, slot: key.slot, key: key.bytes.into(), changes, tenure });
         }
         if !self.claims.is_empty() {
             self.end_claims(token, &held);
@@ -118,11 +129,13 @@ impl Engine {
 
     /// True if none of `keys` has changed since it was watched. Their slots are held.
     pub(crate) fn unchanged(&mut self, keys: &[WatchedKey], held: &Held) -> bool {
-        let unchanged = keys.iter().all(|key| {
-            Attachment::of(&self.shared.keyspace, held, key.slot, |a| {
-                a.watched.get(&(key.db, key.key.clone())).is_some_and(|w| w.changes == key.changes)
-            }) == Some(true)
-        });
+        let tenure = self.shared.tenure.load(Relaxed);
+        let unchanged = keys.iter().all(|key| key.tenure == tenure)
+            && keys.iter().all(|key| {
+                Attachment::of(&self.shared.keyspace, held, key.slot, |a| {
+                    a.watched.get(&(key.db, key.key.clone())).is_some_and(|w| w.changes == key.changes)
+                }) == Some(true)
+            });
         if !unchanged {
             // A change may not be committed.
             self.shared.keyspace.last_versions(held, |version| self.local.note_version(version));

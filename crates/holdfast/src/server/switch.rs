@@ -126,6 +126,7 @@ impl Switch {
         let kept = self.kept().take().ok_or("appendonly is off")?;
         self.tell(&Logging::Ends)?;
         self.node.follows.store(true, SeqCst);
+        self.node.engine.end_watches();
         drop(halted);
         self.node.set_log(None);
         let ended = kept.end();

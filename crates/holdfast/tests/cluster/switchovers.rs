@@ -113,6 +113,30 @@ fn no_client_sees_an_error_when_a_shard_changes_hands_in_order() {
     assert!((0..2).all(|node| copied.nodes.log(node).matches("is starting, PID").count() <= 4));
 }
 
+/// What a client watches counts as changed when the shard has been elsewhere meanwhile, at whatever node it watches.
+#[test]
+fn a_watch_ends_when_the_shard_changes_hands() {
+    let copied = Copied::new();
+    copied.stands_by();
+    is_at(&copied, 0);
+    let mut clients = [0, 1, 2].map(|node| copied.nodes.client(node));
+    for (client, key) in clients.iter_mut().zip(["a", "b", "c"]) {
+        assert_eq!(client.call(&format!("watch {key}")), "+OK");
+    }
+    assert_eq!(copied.nodes.client(1).call("cluster failover"), "+OK");
+    is_at(&copied, 1);
+    assert_eq!(copied.nodes.client(2).call("mset a 1 b 1 c 1"), "+OK");
+    assert_eq!(copied.nodes.client(0).call("cluster failover"), "+OK");
+    is_at(&copied, 0);
+    for (client, key) in clients.iter_mut().zip(["a", "b", "c"]) {
+        let replies = ["multi", &format!("set {key} lost"), "exec"].map(|line| client.call(line));
+        assert_eq!(replies[2], "*-1", "{key}: {replies:?}");
+        let replies = ["watch d", "multi", "get d", "exec"].map(|line| client.call(line));
+        assert_ne!(replies[3], "*-1", "{replies:?}");
+    }
+    assert_eq!(copied.nodes.client(1).call("mget a b c"), "*3 $1 1 $1 1 $1 1");
+}
+
 #[test]
 fn a_switchover_that_cannot_be_begins_not() {
     let copied = Copied::new();

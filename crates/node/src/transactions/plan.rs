@@ -91,7 +91,7 @@ impl Peers {
         let mut nodes: BTreeMap<u16, OfNode> = BTreeMap::new();
         let lock = |db: u16, key: &[u8]| Lock { db, key: key.into(), mode: Mode::Shared };
         if !watched.is_empty() {
-            let watch = wire::Watch { vc: u32::MAX, client: 0, keys: watched.len() as u32 };
+            let watch = wire::Watch { vc: wire::HERE, client: 0, keys: watched.len() as u32 };
             let locks = watched.iter().map(|key| lock(key.db, &key.key)).collect();
             nodes.insert(self.me, OfNode { locks, commands: wire::Commands::new(protocol, Some(watch)) });
         }

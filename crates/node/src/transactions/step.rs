@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use clocks::BootMs;
 use engine::Caller;
-use txn::{Coordinator, Life, Message, NodeId, Participant, Recipient, Settings, TxnId};
+use txn::{Coordinator, Life, Lock, Message, NodeId, Participant, Recipient, Settings, TxnId};
 
 use super::block::Block;
 use super::client::{Client, Watched};
@@ -167,7 +167,7 @@ impl<P: Port> Transacting<'_, P> {
             caller.map_or_else(Caller::default, |(line, client, caches)| self.port.caller_of(line, client, caches));
         let watched = match &message {
             Message::Prepare(prepare) | Message::Fetch(prepare) => match wire::watch(&prepare.commands) {
-                Some(watch) => self.watched_over(link, watch),
+                Some(watch) => self.watched_over(link, watch, &prepare.locks),
                 None => Watched::Nothing,
             },
             _ => Watched::Nothing,
@@ -176,13 +176,18 @@ impl<P: Port> Transacting<'_, P> {
         Ok(())
     }
 
-    /// The keys that the client of another node watches here.
-    fn watched_over(&mut self, link: &Role, watch: wire::Watch) -> Watched {
+    /// The keys that the client of another node watches here, if they are the ones that the part has locked. It may have
+    /// watched others at the node that owned the shard before.
+    fn watched_over(&mut self, link: &Role, watch: wire::Watch, locks: &[Lock]) -> Watched {
         let Role::Owner(inbound) = link else { return Watched::Lost };
         match inbound.line(watch.vc).and_then(|token| self.port.conn(token)) {
             Some(conn) if matches!(&conn.role, Role::Virtual(line) if line.client == watch.client) => {
                 let keys = &conn.session.watched;
-                if keys.len() == watch.keys as usize { Watched::Keys(keys.clone()) } else { Watched::Lost }
+                let is_locked =
+                    |db: u16, key: &[u8]| locks.binary_search_by(|lock| (lock.db, &*lock.key).cmp(&(db, key))).is_ok();
+                let are_these =
+                    keys.len() == watch.keys as usize && keys.iter().all(|watched| is_locked(watched.db, &watched.key));
+                if are_these { Watched::Keys(keys.clone()) } else { Watched::Lost }
             }
             _ => Watched::Lost,
         }
@@ -210,9 +215,12 @@ impl<P: Port> Transacting<'_, P> {
         if to == me.node {
             let of = |tx: TxnId| txn.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
             let watched = match &message {
-                Message::Prepare(prepare) | Message::Fetch(prepare) if wire::watch(&prepare.commands).is_some() => {
-                    of(prepare.tx)
-                }
+                Message::Prepare(prepare) | Message::Fetch(prepare) => match wire::watch(&prepare.commands) {
+                    Some(watch) if watch.vc == wire::HERE => of(prepare.tx),
+                    // It watches them at the node that owned the shard before this one.
+                    Some(_) => Watched::Lost,
+                    None => Watched::Nothing,
+                },
                 _ => Watched::Nothing,
             };
             let caller = |tx: TxnId| txn.runs_for(tx.sequence).map_or_else(Caller::default, |(runs, _)| runs.caller);

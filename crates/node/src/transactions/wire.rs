@@ -51,6 +51,9 @@ pub(super) fn read(body: &[u8]) -> Result<(Life, Message), Malformed> {
     Ok((from, Message::decode(rest)?))
 }
 
+/// The virtual connection of a client that watches keys at the coordinator's own node.
+pub(super) const HERE: u32 = u32::MAX;
+
 /// The client that watches keys at a node for a block, and the number of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Watch {
