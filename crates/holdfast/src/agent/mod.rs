@@ -11,6 +11,7 @@ mod bereaved;
 pub mod child;
 mod children;
 mod doors;
+mod former;
 mod metrics;
 mod plan;
 mod restarts;
@@ -98,6 +99,9 @@ fn watch(args: &[Vec<u8>], settings: &Settings) -> Result<ExitCode, Box<dyn Erro
         env!("CARGO_PKG_VERSION"),
         plans.len()
     );
+    if !former::has_ended(&plans, &signals) {
+        return Ok(ExitCode::SUCCESS);
+    }
     let parent = Parent {
         secret: settings.cluster_secret.clone().unwrap_or_default().into(),
         tls: member::files(settings)?,

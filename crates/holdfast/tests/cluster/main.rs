@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod agent;
+mod agent_former;
 mod agent_ports;
 #[path = "../../../membership/tests/clusters/certificates.rs"]
 mod certificates;

@@ -48,8 +48,16 @@ impl Cluster {
         }
         for owner in 0..OWNERS {
             let (shard, to) = ((owner + 1).to_string(), cluster.place(owner + OWNERS));
-            let said = cluster.asks(&["standby", "add", &shard, "--on", &to]);
-            assert!(said.contains("stand"), "{said}");
+            // The node that leads the metadata may be starting again.
+            let end = Instant::now() + PATIENCE;
+            loop {
+                let said = cluster.asks(&["standby", "add", &shard, "--on", &to]);
+                if said.contains("stand") {
+                    break;
+                }
+                assert!(Instant::now() < end, "{said}");
+                std::thread::sleep(Duration::from_millis(100));
+            }
         }
         cluster.has_standbys();
         cluster
