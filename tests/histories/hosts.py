@@ -24,7 +24,9 @@ Roles = namedtuple("Roles", "owners standbys leader")  # nodes, those two by sha
 
 
 class Machine(Server):
-    """`process` is what has started the agent, or the agent; others are its children."""
+    """`process` is what has started the agent, or the agent; others are its children. `space` is its network's name."""
+
+    space = None
 
     def agent(self):
         """Its process id; None if it does not run."""
@@ -60,13 +62,35 @@ class Machine(Server):
                 found[int(ports[-1]) - PORT + 1] = pid
         return found
 
+    def processes(self):
+        """All that are in its network."""
+        network, found = Path(f"/run/netns/{self.space}").stat().st_ino, []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if Path(f"/proc/{pid}/ns/net").stat().st_ino == network:
+                    found.append(int(pid))
+            except OSError:
+                pass  # It has ended.
+        return found
+
     def kill(self):
-        """The machine burns: its agent and all nodes at once."""
-        nodes, agent = list(self.nodes().values()), self.agent()
-        for pid in [agent, *nodes]:
+        """The machine burns: its agent, which is first, and all nodes at once."""
+        for pid in self.agent(), self.process.pid if self.process and self.process.poll() is None else None:
             send(pid, signal.SIGKILL)
-        super().kill()
-        gone(nodes)
+        end = time.monotonic() + ENDS_S
+        while (left := self.processes()) and time.monotonic() < end:
+            for pid in left:
+                send(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        if self.process:
+            self.process.wait(ENDS_S)
+
+    def end(self, pids):
+        """Waits until these processes have ended. Those that have not."""
+        end = time.monotonic() + ENDS_S
+        while (left := set(pids) & set(self.processes())) and time.monotonic() < end:
+            time.sleep(0.02)
+        return left
 
 
 def _children(pid):
@@ -84,21 +108,6 @@ def send(pid, number):
         return bool(pid)
     except ProcessLookupError:
         return False
-
-
-def gone(pids, seconds=ENDS_S):
-    """Waits for processes whose parent has ended, so that this one, the first of its namespace, is it now. Those that are left."""
-    end, left = time.monotonic() + seconds, list(pids)
-    while left and time.monotonic() < end:
-        for pid in list(left):
-            try:
-                if os.waitpid(pid, os.WNOHANG)[0] == pid:
-                    left.remove(pid)
-            except ChildProcessError:
-                if not Path(f"/proc/{pid}").exists():
-                    left.remove(pid)
-        time.sleep(0.01)
-    return left
 
 
 class Node:
@@ -134,6 +143,7 @@ class Hosts(Cluster):
                 make, kind, own = Machine, "server", settings
             self.servers[machine] = make(options.server, folder / f"node-{machine}", [*own, "--cluster-host", f"machine-{machine}"],
                                          network.inside(machine), host=address(machine), port=PORT, kind=kind)
+            self.servers[machine].space = f"node{machine}"
             # Its directory may be a disk that becomes full.
             self.servers[machine].log = folder / f"machine-{machine}.log"
             for above in range(0 if machine in self.log_servers else of_machine):
@@ -190,14 +200,18 @@ class Hosts(Cluster):
         self.kills += was_there
         return was_there
 
-    def kill_agent(self, machine):
-        """Its nodes end in order by themselves. Those that have not."""
+    def kill_agent(self, machine, at_once):
+        """Its nodes end in order by themselves. It starts again when they have, or at once. Those that have not ended."""
         server = self.servers[machine]
-        nodes = list(server.nodes().values())
         self.resume(machine)
         self.kills += send(server.agent(), signal.SIGKILL)
         server.wait()
-        return gone(nodes)
+        former = server.processes()
+        if at_once:
+            self.start(machine)
+        left = server.end(former)
+        self.start(machine)
+        return left
 
     def pause(self, machine):
         """All of its processes, or one."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from nemeses import LEASE_S, Missing, need, nemesis
 from wire import Closed
 
+DISK_CALLS = "pwrite64,fdatasync,fsync"  # the log writes what is on the disk when the call returns
 DISK_MB = 512  # of a machine whose disk becomes full
 ENDS_IN_ORDER_S = 30
 ROLES = ("owner", "standby", "agent", "machine", "leader")
@@ -40,10 +41,11 @@ def strike(world, role, target):
     cluster = world.cluster
     world.count(f"{role} killed")
     if role == "agent":
+        at_once = world.rng.random() < 0.5
+
         def again():
-            if left := cluster.kill_agent(target):
+            if left := cluster.kill_agent(target, at_once):
                 world.problem(f"the agent of machine {target} was killed, and its processes {left} go on")
-            cluster.start(target)
         # Its nodes need their time to end.
         thread = threading.Thread(target=again)
         thread.start()
@@ -168,7 +170,7 @@ def slow(world):
     machine = world.rng.choice(world.cluster.machines)
     delay, tracers = int(10 ** world.rng.uniform(3, 5)), []
     for pid in world.cluster.servers[machine].nodes().values():
-        words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid), "-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:delay_enter={delay}"]
+        words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid), "-e", f"trace={DISK_CALLS}", "-e", f"inject={DISK_CALLS}:delay_enter={delay}"]
         tracers.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     def end():
@@ -176,7 +178,7 @@ def slow(world):
             tracer.terminate()
         for tracer in tracers:
             tracer.wait()
-    return f"syncs of machine {machine} take {delay / 1000:.0f} ms more", end
+    return f"writes of machine {machine} take {delay / 1000:.0f} ms more", end
 
 
 def wrong(world):
@@ -246,9 +248,10 @@ def kill_switchover(world):
     time.sleep(world.rng.random() ** 2 * 0.6)
     role = world.rng.choice(("owner", "standby", "owner", "standby", "leader"))
     target = {"owner": owner, "standby": node}.get(role) or chosen(world, role)
-    if target:
-        strike(world, role, target)
+    again = strike(world, role, target) if target else None
     thread.join()
+    if again:
+        again()
     return f"shard {shard} from {owner} to {node}: {role} {target} killed"
 
 

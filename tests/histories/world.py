@@ -191,7 +191,7 @@ class World:
         self.tell(f"{began - self.end + self.options.seconds:7.2f} s: {what}")
         if self.rng.random() < 0.6 and time.monotonic() < self.end:
             self.must_heal()
-        self.sleep(0.0, 2.0)
+        self.sleep(0.0, self.options.rest)
 
     def tell(self, line):
         self.story.append(line)

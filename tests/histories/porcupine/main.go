@@ -62,7 +62,8 @@ var register = porcupine.Model{
 }
 
 // What a search must order. Operations that were refused have not happened. Of those that were not answered, reads say nothing, and
-// writes whose value nobody saw need not have happened; others have by the end of the first operation that saw them, at the latest.
+// writes whose value nobody saw may have happened at any time, or never, which is last: they matter where a swap has not found what it
+// expected later. Others have happened by the end of the first operation that saw them, at the latest.
 func relevant(ops []op) []porcupine.Operation {
 	seen := map[string]int64{}
 	for _, o := range ops {
@@ -94,6 +95,12 @@ func relevant(ops []op) []porcupine.Operation {
 			}
 		}
 	}
+	var failed int64 // the end of the last swap that has not found what it expected
+	for _, o := range ops {
+		if o.isKnown() && o.Swapped != nil && !*o.Swapped {
+			failed = max(failed, *o.Ended)
+		}
+	}
 	var found []porcupine.Operation
 	for _, o := range ops {
 		ended := int64(math.MaxInt64)
@@ -106,10 +113,11 @@ func relevant(ops []op) []porcupine.Operation {
 			continue
 		default:
 			by, was := seen[value(o.Value)]
-			if !was {
+			if was {
+				ended = max(by, o.Began)
+			} else if failed < o.Began {
 				continue
 			}
-			ended = max(by, o.Began)
 		}
 		found = append(found, porcupine.Operation{Input: o, Call: o.Began, Return: ended})
 	}
