@@ -159,13 +159,18 @@ impl Children {
     /// Asks the next one to end, if it is its turn.
     fn ask_next(&mut self, now: u64) {
         let running = || self.all.iter().filter_map(|child| child.running.as_ref());
-        if running().filter_map(|running| running.asked).any(|asked| now.saturating_sub(asked) < TURN_MS) {
+        let mut asked = running().filter_map(|running| running.asked);
+        let is_late = asked.clone().next().is_some();
+        if asked.any(|asked| now.saturating_sub(asked) < TURN_MS) {
             return;
         }
         let mut waiting: Vec<&mut Child> = self.all.iter_mut().filter(|child| child.waits_for_its_turn()).collect();
         waiting.sort_by_key(|child| (!child.owns(), child.plan.number));
         let Some(child) = waiting.into_iter().next() else { return };
         let number = child.plan.number;
+        if is_late {
+            tracing::warn!("Node {number} of this machine waits for its turn no longer: another one takes long to end");
+        }
         if let Some(running) = &mut child.running {
             tracing::info!("Node {number} of this machine, PID {}, is asked to end", running.pid);
             running.asked = Some(now);
