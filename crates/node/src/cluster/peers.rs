@@ -42,7 +42,7 @@ pub(super) struct LastLook {
 /// Nanoseconds for which other nodes may not have heard of a map: as long as they wait for one.
 const NEWS_NS: u64 = 2_000_000_000;
 
-/// The map before the last changes, which may have come one soon after the other.
+/// A map that was replaced a moment ago.
 struct Former {
     map: Arc<Map>,
     until: BootNs,
@@ -54,8 +54,8 @@ pub(crate) struct Peers {
     pub(crate) shared: Arc<Cluster>,
     pub(crate) map: Arc<Map>,
     changes: u64,
-    /// An earlier map, while slots may have got other owners a moment ago.
-    former: Option<Former>,
+    /// Earlier maps, while other nodes may not have heard of the next ones.
+    former: Vec<Former>,
     /// This node's place in the map; no node's if it is not there.
     pub(crate) me: u16,
     /// The epoch of what it owns.
@@ -121,7 +121,7 @@ impl Peers {
         let mut peers = Self {
             is_cluster,
             changes,
-            former: None,
+            former: Vec::new(),
             me: NOT_THERE,
             epoch: 0,
             routes: Vec::new(),
@@ -176,8 +176,8 @@ impl Peers {
     /// (rule O1).
     pub(crate) fn begin_turn(&mut self, now: BootNs) -> Option<Arc<Map>> {
         self.serves = self.shared.may_serve(now);
-        if self.former.as_ref().is_some_and(|former| former.until < now) {
-            self.former = None;
+        if self.former.first().is_some_and(|former| former.until < now) {
+            self.former.retain(|former| former.until >= now);
         }
         let changes = self.shared.changes();
         if changes == self.changes {
@@ -186,16 +186,16 @@ impl Peers {
         self.changes = changes;
         let before = self.map.clone();
         self.take_map();
-        let map = self.former.take().map_or_else(|| before.clone(), |former| former.map);
-        self.former = Some(Former { map, until: BootNs(now.0 + NEWS_NS) });
+        self.former.push(Former { map: before.clone(), until: now.after(NEWS_NS) });
         Some(before)
     }
 
     /// True if a slot had another owner a moment ago. The new one, or the one before, may not know that yet, and would
     /// send a client back: it is not told to go there, and its command is forwarded, as it can wait there for the map.
     pub(crate) fn has_just_moved(&self, place: Place) -> bool {
-        let (Place::At(owner, slot), Some(Former { map, .. })) = (place, &self.former) else { return false };
-        map.owner_of(slot).is_some_and(|before| map.node(before).id != self.map.node(owner).id)
+        let Place::At(owner, slot) = place else { return false };
+        let had_another = |map: &Map| map.owner_of(slot).is_some_and(|it| map.node(it).id != self.map.node(owner).id);
+        self.former.iter().any(|former| had_another(&former.map))
     }
 
     /// The link to a node of the map; a new one if there is none yet.

@@ -511,6 +511,28 @@ fn smart_clients_are_not_sent_to_and_fro() {
 }
 
 #[test]
+fn smart_clients_are_not_sent_to_and_fro_when_slots_come_back() {
+    let mut net = Net::new(3, 1, 2);
+    let client = net.connect_smart(2);
+    let key = key_of(1, 3, "k");
+    hear(&mut net, &[0, 1, 2], false);
+    assert_eq!(net.say(client, &format!("SET {key} 1")), "OK");
+    net.sleep(1000);
+    let even = even_map(3, 1);
+    let mut nodes: Vec<Member> = even.nodes().to_vec();
+    (nodes[1].epoch, nodes[2].epoch) = (3, 2);
+    let back = Arc::new(Map::new(even.cluster(), 3, 3, nodes, even.ranges().to_vec()));
+    [0, 2].into_iter().for_each(|node| net.cluster(node).set_map(back.clone()));
+    net.send(client, &format!("STRLEN {key}"));
+    net.run();
+    a_while(&mut net);
+    assert!(net.heard(client).is_empty(), "it waits where the map is not known yet");
+    net.cluster(1).set_map(back);
+    net.run();
+    assert_eq!(net.heard(client), ["0"]);
+}
+
+#[test]
 fn reads_under_way_at_a_lost_owner_go_to_the_next_one() {
     // Whether the node hears of the map before it loses the link.
     for before in [true, false] {
