@@ -237,8 +237,10 @@ impl Yields {
                             switchover.serves_again(acts);
                         }
                     }
+                    // It would stay frozen. The next life leads the shard, if the metadata leave it here.
                     Err(why) => {
-                        tracing::warn!("Shard {} was not taken over, and is not led again: {why}", self.shard.id.0)
+                        let why = format!("shard {} was not taken over, and is not led again: {why}", self.shard.id.0);
+                        begin_again(self.ownership.again(), &self.node, &why);
                     }
                 }
             }
