@@ -245,7 +245,17 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
     // shard with a node of its own machine.
     let machines: BTreeSet<&str> = map.members().map(|member| &*member.machine).collect();
     let at = |machine: &str| machines.iter().position(|other| *other == machine).unwrap_or(0);
-    let behind = |node: &Node| (at(&node.machine) + machines.len() - at(&owner.machine)) % machines.len();
+    let distance =
+        |owner: &Node, node: &Node| (at(&node.machine) + machines.len() - at(&owner.machine)) % machines.len();
+    let behind = |node: &Node| distance(owner, node);
+    // A node on one of the next machines may join later. Until then the shard does not take what another one needs.
+    let waiting = map.shards().iter().filter(|other| map.slots_of_shard(other) > 0 && map.group_of(other).is_none());
+    let waiting: Vec<&Node> = waiting
+        .filter_map(|other| map.member(other.owner))
+        .filter(|other| other.id != owner.id && up.contains(&other.id))
+        .collect();
+    let is_due = |owner: &Node, node: &Node| (1..copies).contains(&distance(owner, node));
+    let is_left = |node: &Node| !is_due(owner, node) && waiting.iter().any(|other| is_due(other, node));
     let rank = |node: &Node| (behind(node), load.get(&node.id).copied().unwrap_or(0), node.number);
     let mut used: BTreeSet<&str> = [&*owner.machine].into();
     let mut places = vec![owner.id];
@@ -262,7 +272,7 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
         places.len()
     };
     let reserved = reserved(map, copies, shard);
-    let with_standbys = take(copies, &|node| is_free(map, up, node) && !reserved.contains(&node.id));
+    let with_standbys = take(copies, &|node| is_free(map, up, node) && !reserved.contains(&node.id) && !is_left(node));
     let is_log_server = |node: &Node| map.log_servers().iter().any(|server| server.id == node.id);
     take(count, &is_log_server);
     let all = take(count, &|_| true);
@@ -364,6 +374,27 @@ mod tests {
         let map = cluster(&["a", "b", "c"], &[]).map(|_| true);
         let up = [1, 2].map(id).into();
         assert!(matches!(next(&map, &up, 2), Next::Lacks(_)), "one that does not answer gets nothing");
+    }
+
+    /// The third machine's second node comes late. Its shard's standby is on the first machine all the same, and the second
+    /// shard's waits for that node: nobody would have one for the third shard.
+    #[test]
+    fn a_node_that_comes_late_leaves_no_shard_without_a_standby() {
+        let mut state = of_shards(3, &["a", "b", "c", "a", "b"], &[]);
+        let mut standbys = Vec::new();
+        let mut place = |state: &mut State| {
+            while let Next::Do(command) = next_of(state, 2) {
+                if let Command::Group(GroupCommand::Add(group)) = &command {
+                    standbys.push((group.places[0].member, group.places[1].member));
+                }
+                done(state, command);
+            }
+            standbys.clone()
+        };
+        assert_eq!(place(&mut state), [(1, 5), (3, 4)].map(|(owner, standby)| (id(owner), id(standby))));
+        done(&mut state, Command::Join { node: describe(6), settings: Vec::new(), level: level::HIGHEST });
+        done(&mut state, Command::Locate { id: id(6), incarnation: 1, machine: "c".to_owned() });
+        assert_eq!(place(&mut state)[2], (id(2), id(6)));
     }
 
     /// Three machines with two nodes each, of which the first ones have slots.
