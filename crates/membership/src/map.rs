@@ -45,6 +45,11 @@ impl Node {
     pub fn port_for_smart_clients(&self) -> u16 {
         if self.client_port == 0 { self.port } else { self.client_port }
     }
+
+    /// True if clients of either kind reach it at this address.
+    pub fn is_at(&self, host: &str, port: i64) -> bool {
+        self.host == host && [self.port, self.port_for_smart_clients()].into_iter().any(|of| i64::from(of) == port)
+    }
 }
 
 /// Slots that follow each other and have one owner.

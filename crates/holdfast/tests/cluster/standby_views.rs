@@ -110,7 +110,14 @@ fn clients_see_a_replica() {
         (0, "replicaof no one".to_owned(), "-ERR REPLICAOF NO ONE is not allowed in cluster mode"),
         (1, "slaveof no one".to_owned(), "-ERR REPLICAOF NO ONE is not allowed in cluster mode"),
         (1, "replicaof 127.0.0.1 1".to_owned(), "-ERR no node of this cluster is at 127.0.0.1:1"),
-        (1, "failover".to_owned(), "-ERR 'failover' is not supported"),
+        (1, "failover".to_owned(), "-ERR FAILOVER is not valid when server is a replica."),
+        (2, "failover".to_owned(), "-ERR FAILOVER requires connected replicas."),
+        (0, "failover abort".to_owned(), "-ERR No failover in progress."),
+        (0, "failover to 127.0.0.1 1".to_owned(), "-ERR FAILOVER target HOST and PORT is not a replica."),
+        (0, "failover timeout 0".to_owned(), "-ERR FAILOVER timeout must be greater than 0"),
+        (0, "failover force".to_owned(), "-ERR FAILOVER with force option requires both"),
+        (0, "failover to 127.0.0.1 1 timeout 9 force".to_owned(), "-ERR a shard is given away in order only"),
+        (0, "failover now".to_owned(), "-ERR syntax error"),
     ] {
         let reply = copied.nodes.client(at).call(&command);
         assert!(reply.starts_with(error), "{command}: {reply}");

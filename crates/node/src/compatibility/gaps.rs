@@ -12,7 +12,6 @@ pub(super) const COMMANDS: &[(&str, Comes)] = &[
     ("cluster|migration", Comes::Moves),
     ("clusterscan", Comes::Later),
     ("commandlog", Comes::Later),
-    ("failover", Comes::Standbys),
     ("migrate", Comes::Moves),
     ("trimslots", Comes::Moves),
 ];
@@ -27,7 +26,6 @@ pub(super) const INSTEAD: &[(&str, &str)] = &[
     ("cluster|meet", "a node that starts with `cluster-seeds` joins the cluster of those"),
     ("cluster|reset", "CLUSTER LEAVE takes a node out that owns none"),
     ("cluster|setslot", "no command moves one yet"),
-    ("failover", "a standby takes over by itself when its owner is lost"),
 ];
 
 /// Words of arguments that a command with a row does not take: the command, its words, the reason.
@@ -46,7 +44,7 @@ pub(super) const WORDS: &[(&str, &str, Comes)] = &[
          NOT-LADDR NOT-NAME NOT-FLAGS NOT-LIB-NAME NOT-LIB-VER NOT-DB NOT-CAPA NOT-IP",
         Comes::Later,
     ),
-    ("shutdown", "SAFE FAILOVER", Comes::Standbys),
+    ("shutdown", "SAFE FAILOVER", Comes::Later),
     ("xadd", "IDMPAUTO IDMP", Comes::Later),
     ("xread", "MAXCOUNT MAXSIZE", Comes::Later),
     ("xreadgroup", "MAXCOUNT MAXSIZE", Comes::Later),

@@ -17,8 +17,6 @@ enum Comes {
     Later,
     /// Slots that move.
     Moves,
-    /// Planned switchovers from an owner to its standby.
-    Standbys,
     /// Nothing: nodes do its work by themselves.
     Arranged,
     /// Data types that are modules in Redis.
@@ -31,7 +29,6 @@ impl Comes {
             Comes::Never => "there will be none",
             Comes::Later => "is not there yet",
             Comes::Moves => "comes with slots that move",
-            Comes::Standbys => "comes with switchovers",
             Comes::Arranged => "nodes arrange their slots themselves",
             Comes::Modules => "comes after the core: in Redis it is a module",
         }
@@ -100,6 +97,10 @@ const REMARKS: &[(&str, &str)] = &[
     (
         "info",
         "`used_memory` counts what the store keeps for itself (`used_memory_store_`...), which is part of `used_memory_overhead`: its cache, up to 64 MB, stays full when keys are deleted. `keysizes` counts keys in memory; a key that only the store has counts when it is read again. In a cluster each node counts its own keys",
+    ),
+    (
+        "failover",
+        "in a cluster at the owner of a shard with standbys; it ends by itself within seconds, whatever TIMEOUT says, so FORCE is refused and there is nothing to ABORT",
     ),
     ("lastsave", "with `appendonly yes` of the last checkpoint"),
     ("psync", "a snapshot of one moment, always; no changes follow"),
@@ -352,7 +353,6 @@ mod tests {
         }
         assert_eq!(answer("nothing"), None);
         assert_eq!(answer("get"), None, "a command with a row that is hidden is unknown");
-        assert!(answer("failover").unwrap().contains("it comes with switchovers; a standby takes over"));
         assert_eq!(
             answer("arget").unwrap(),
             "ERR 'arget' is not supported by this version of Holdfast: it is not there yet"

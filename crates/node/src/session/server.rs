@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::{Error, Row, Spec, flags::*};
 
-use super::{Flow, SessionCtx, SessionRun, help, roles};
+use super::{Flow, SessionCtx, SessionRun, cluster, help, roles};
 use crate::durability::checkpoints::Checkpoints;
 use crate::durability::snapshots::AtEnd;
 use crate::worker::jobs::Job;
@@ -117,6 +117,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
         "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
         "Synchronously saves the database(s) to disk and shuts down the server.",
         shutdown,
+    ),
+    row(
+        "failover",
+        -1,
+        ADMIN | NOSCRIPT | STALE,
+        "6.2.0",
+        "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+        "Starts a coordinated failover from a server to one of its replicas.",
+        cluster::of_owner,
     ),
     row("replicaof", 3, REPLICA_FLAGS, "5.0.0", "<host port | NO ONE>", REPLICA_OF, roles::replicaof),
     row("slaveof", 3, REPLICA_FLAGS, "1.0.0", "<host port | NO ONE>", REPLICA_OF, roles::replicaof),

@@ -59,7 +59,6 @@ const ABSENT: &[(&str, i32, &str, Keys)] = &[
     ("cluster|set-config-epoch", 3, ADMIN, NONE),
     ("cluster|setslot", -4, ADMIN, NONE),
     ("cluster|syncslots", -3, ADMIN, NONE),
-    ("failover", -1, ADMIN, NONE),
     ("migrate", -6, "keyspace write slow dangerous", Keys::OfMigrate),
     ("module|load", -3, ADMIN, NONE),
     ("module|loadex", -3, ADMIN, NONE),

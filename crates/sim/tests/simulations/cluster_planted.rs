@@ -36,8 +36,8 @@ macro_rules! noticed {
 
 noticed! {
     early_unlock: EarlyUnlock from 2,
-    unlocked_by_start: UnlockedByStart from 24,
-    unlogged_prepare: UnloggedPrepare from 21,
+    unlocked_by_start: UnlockedByStart from 3,
+    unlogged_prepare: UnloggedPrepare from 108,
     lease_ignored: LeaseIgnored from 0,
     stale_epoch: StaleEpoch from 0,
     forgotten_commit: ForgottenCommit from 1,

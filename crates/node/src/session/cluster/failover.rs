@@ -1,7 +1,8 @@
-//! CLUSTER FAILOVER and SWITCHOVER: the owner of a shard gives it to a standby in order, and no client gets an error.
+//! FAILOVER, CLUSTER FAILOVER and SWITCHOVER: the owner of a shard gives it to a standby in order, and no client gets an error.
 
 use std::sync::Arc;
 
+use ::membership::map::Node;
 use ::membership::meta::Shard;
 use ::membership::{Map, NodeNumber};
 use command::Error;
@@ -10,6 +11,7 @@ use super::super::{Flow, SessionCtx};
 use super::admin::administration;
 use super::groups::{error, shard, text};
 use super::map::map;
+use crate::cluster::copied::primary_of;
 use crate::cluster::copies::member_of;
 use crate::worker::jobs::{Done, Job};
 
@@ -30,6 +32,59 @@ pub(super) fn failover(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::new("ERR You should send CLUSTER FAILOVER to a replica"));
     };
     give(ctx, shard, me)
+}
+
+/// FAILOVER [TO host port] [TIMEOUT ms], at an owner, with the errors of Redis.
+///
+/// A switchover ends by itself within seconds, so it is never forced, and there is none to abort once it has begun.
+pub(in crate::session) fn of_owner(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let asked = target(ctx)?;
+    let none = Error::new("ERR FAILOVER requires connected replicas.");
+    let Ok((map, Some(me))) = map(ctx) else { return Err(none) };
+    if primary_of(&map, me).is_some() {
+        return Err(Error::new("ERR FAILOVER is not valid when server is a replica."));
+    }
+    let shard = map.shards_of(map.node(me).id).find(|shard| !shard.standbys.is_empty()).ok_or(none.clone())?;
+    let to = match asked {
+        None => electable(shard).ok_or(none)?,
+        Some((host, port)) => {
+            let is_it = |node: &&Node| node.is_at(&host, port);
+            let node = map.nodes().iter().find(is_it).map(|node| NodeNumber(node.number));
+            node.filter(|node| shard.standbys.contains_key(node))
+                .ok_or(Error::new("ERR FAILOVER target HOST and PORT is not a replica."))?
+        }
+    };
+    give(ctx, shard, to)
+}
+
+/// The address that FAILOVER names, if it does.
+fn target(ctx: &SessionCtx<'_>) -> Result<Option<(String, i64)>, Error> {
+    let (mut to, mut at, mut has_timeout, mut forces) = (None, 1, false, false);
+    if ctx.args.len() == 2 && ctx.is(1, "abort") {
+        return Err(Error::new("ERR No failover in progress."));
+    }
+    while at < ctx.args.len() {
+        if ctx.is(at, "to") && at + 2 < ctx.args.len() && to.is_none() {
+            to = Some((text(ctx, at + 1)?, ctx.int(at + 2)?));
+            at += 3;
+        } else if ctx.is(at, "timeout") && at + 1 < ctx.args.len() && !has_timeout {
+            if ctx.int(at + 1)? <= 0 {
+                return Err(Error::new("ERR FAILOVER timeout must be greater than 0"));
+            }
+            (has_timeout, at) = (true, at + 2);
+        } else if ctx.is(at, "force") && !forces {
+            (forces, at) = (true, at + 1);
+        } else {
+            return Err(Error::SYNTAX);
+        }
+    }
+    match forces {
+        true if to.is_none() || !has_timeout => {
+            Err(Error::new("ERR FAILOVER with force option requires both a timeout and target HOST and IP."))
+        }
+        true => Err(Error::new("ERR a shard is given away in order only: FAILOVER cannot be forced")),
+        false => Ok(to),
+    }
 }
 
 /// CLUSTER SWITCHOVER shard [TO node]. Without a node one is chosen that may take over.

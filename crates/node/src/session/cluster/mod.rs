@@ -9,6 +9,7 @@ mod slots;
 mod standbys;
 mod stats;
 
+pub(super) use failover::of_owner;
 pub(super) use standbys::replica_of;
 pub(super) use stats::slot_of_argument;
 

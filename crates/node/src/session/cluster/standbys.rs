@@ -1,6 +1,5 @@
 //! CLUSTER STANDBY: which nodes are to have copies of a shard's data.
 
-use ::membership::map::Node;
 use ::membership::meta::{ChangeCopies, Command, Shard};
 use ::membership::standby::{Change, Process};
 use ::membership::{Map, NodeId, NodeNumber, ShardId, level};
@@ -63,10 +62,7 @@ pub(in crate::session) fn replica_of(ctx: &mut SessionCtx<'_>) -> Result<Option<
         return Err(Error::new(NO_PROMOTION));
     }
     let (host, port) = (text(ctx, 1)?, ctx.int(2).map_err(|_| Error::new("ERR Invalid master port"))?);
-    let is_it = |node: &Node| {
-        node.host == host && [node.port, node.port_for_smart_clients()].into_iter().any(|of| i64::from(of) == port)
-    };
-    let of = map.nodes().iter().position(|node| !node.lost && is_it(node));
+    let of = map.nodes().iter().position(|node| !node.lost && node.is_at(&host, port));
     let of = of.ok_or_else(|| Error::text(format!("ERR no node of this cluster is at {host}:{port}")))?;
     stand_by(ctx, &map, of as u16).map(Some)
 }
