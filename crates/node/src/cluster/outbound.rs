@@ -294,6 +294,11 @@ impl Outbound {
         self.in_vain && !self.is_lost
     }
 
+    /// True if its node does not answer since a moment ago: whoever is sent there finds nobody.
+    pub(super) fn is_silent(&self) -> bool {
+        self.failures > 0 && !self.is_lost && self.open_end().is_none()
+    }
+
     /// Bytes of commands that wait for a node that does not answer.
     pub(super) fn held_bytes(&self) -> usize {
         if self.holds() { self.stage.len() } else { 0 }

@@ -198,6 +198,16 @@ impl Peers {
         self.former.iter().any(|former| had_another(&former.map))
     }
 
+    /// True if a client must not be sent to the owner of these keys now: see [`Self::has_just_moved`]. Or the owner does not
+    /// answer since a moment ago: its standby, or itself, will, and the client's command waits for that here.
+    pub(crate) fn holds_back(&self, place: Place) -> bool {
+        let is_silent = |owner: u16| {
+            let link = self.routes.get(usize::from(owner)).copied().flatten();
+            link.is_some_and(|link| self.links[link].is_silent())
+        };
+        self.has_just_moved(place) || matches!(place, Place::At(owner, _) if is_silent(owner))
+    }
+
     /// The link to a node of the map; a new one if there is none yet.
     pub(crate) fn link_to(&mut self, node: u16) -> usize {
         let index = usize::from(node);

@@ -297,7 +297,7 @@ impl<P: Port> Forwarding<'_, P> {
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),
             Kind::Watch => match moves.then(|| peers.place_of(command, args, key)) {
-                Some(place) if place != Place::Several && !peers.has_just_moved(place) => place,
+                Some(place) if place != Place::Several && !peers.holds_back(place) => place,
                 // If it moves, there is no single place that the client could be told.
                 _ => return self.route_watch(conn, command, args, raw),
             },
@@ -336,7 +336,7 @@ impl<P: Port> Forwarding<'_, P> {
         if kind == Kind::Scan {
             engine.scan_end = peers.end_of_scan(args);
         }
-        let (me, moves) = (peers.me, moves && !peers.has_just_moved(place));
+        let (me, moves) = (peers.me, moves && !peers.holds_back(place));
         if let Some(multi) = conn.session.multi.as_deref_mut().filter(|_| queues) {
             multi.here |= !moves || place == Place::Several || matches!(place, Place::At(owner, _) if owner == me);
         }
@@ -363,6 +363,9 @@ impl<P: Port> Forwarding<'_, P> {
                 let member = map.node(owner);
                 let port = settings.port_at(member, conn.session.client.peer.tls);
                 let text = admission::moved(slot, &member.host, port);
+                // So this node hears when that one is gone.
+                let link = self.peers().link_to(owner);
+                self.want_link(link);
                 Some(self.decline(conn, command, &text))
             }
             Runs::NoLease => self.without_lease(conn, command),

@@ -560,3 +560,48 @@ fn reads_under_way_at_a_lost_owner_go_to_the_next_one() {
         assert_eq!((net.heard(client), net.clients[client].closed), (expected.map(String::from).to_vec(), false));
     }
 }
+
+/// A client of Redis Cluster is not sent to an owner that has just ended: it waits for the next one, as others do.
+#[test]
+fn smart_clients_wait_for_the_heir_of_an_owner_that_has_ended() {
+    let mut net = Net::with(3, 1, 2, &[("cluster-takeover-wait", "2500")]);
+    let client = net.connect_smart(0);
+    let key = key_of(1, 3, "k");
+    let moved = format!("-MOVED {} 10.0.0.2:8001", keyspace::slot_of(key.as_bytes()));
+    assert_eq!(net.say(client, &format!("INCR {key}")), moved);
+    net.run();
+    net.unreachable = vec![1];
+    net.cut(0, 1);
+    net.run();
+    net.send(client, &format!("INCR {key}"));
+    net.send(client, &format!("GET {key}"));
+    net.run();
+    a_while(&mut net);
+    assert!(net.heard(client).is_empty(), "it waits");
+    hear(&mut net, &[0, 2], false);
+    net.run();
+    a_while(&mut net);
+    assert_eq!(net.heard(client), ["1", "1"]);
+}
+
+/// One that stays away is lost as before: the client hears where it should be.
+#[test]
+fn smart_clients_do_not_wait_for_ever() {
+    let mut net = Net::with(3, 1, 2, &[("cluster-takeover-wait", "2500")]);
+    let client = net.connect_smart(0);
+    let key = key_of(1, 3, "k");
+    let moved = format!("-MOVED {} 10.0.0.2:8001", keyspace::slot_of(key.as_bytes()));
+    assert_eq!(net.say(client, &format!("GET {key}")), moved);
+    net.run();
+    net.unreachable = vec![1];
+    net.cut(0, 1);
+    net.send(client, &format!("GET {key}"));
+    net.run();
+    for _ in 0..60 {
+        net.sleep(100);
+        net.run();
+    }
+    let heard = net.heard(client);
+    assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "{heard:?}");
+    assert_eq!(net.say(client, &format!("GET {key}")), moved);
+}
