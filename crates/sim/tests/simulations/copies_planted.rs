@@ -37,7 +37,7 @@ macro_rules! noticed {
 }
 
 noticed! {
-    serves_sealed: ServesSealed from 27,
+    serves_sealed: ServesSealed from 35,
     wiped_votes: WipedVotes from 26,
     trusts_own: TrustsOwn from 4,
     term_twice: TermTwice from 0,
