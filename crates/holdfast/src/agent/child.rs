@@ -36,7 +36,7 @@ pub struct Life {
 pub enum Said {
     Lives(Life),
     Serves,
-    /// Whether it owns slots.
+    /// True if the node owns slots.
     Owns(bool),
 }
 
@@ -83,7 +83,7 @@ struct Link {
     number: String,
     /// The last life that it has said.
     said: Mutex<Option<Life>>,
-    /// Whether it owns slots, as it has last said.
+    /// True if the node owns slots, as it has last said.
     owns: Mutex<Option<bool>>,
     /// The socket at which its agent asks it.
     door: Option<UnixListener>,

@@ -53,7 +53,7 @@ pub struct Options {
     run: Option<String>,
 }
 
-/// What a process runs: its release, and the highest level that it speaks.
+/// The build that a process runs: its release, and the highest level that it speaks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Build {
     version: String,
@@ -214,7 +214,7 @@ impl<'a> Rolling<'a> {
         }
     }
 
-    /// What a machine lacks.
+    /// The troubles of a machine.
     fn lack(&mut self, view: &View, name: &str) -> Vec<String> {
         let members: Vec<Member> = view.members.iter().filter(|member| member.machine == name).cloned().collect();
         members.iter().filter_map(|member| self.lacks(member)).collect()

@@ -62,7 +62,7 @@ pub fn fits(view: &View) -> Result<(), String> {
     ))
 }
 
-/// What is not whole now: no machine is restarted while there is anything.
+/// The parts of the cluster that are not whole now: no machine is restarted while there is anything.
 pub fn troubles(view: &View) -> Vec<String> {
     let mut troubles = view.problems.clone();
     if !view.is_well && troubles.is_empty() {

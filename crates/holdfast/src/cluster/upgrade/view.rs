@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct View {
     pub level: u16,
     pub is_well: bool,
-    /// What is wrong, in the node's words.
+    /// The trouble, in the words of the node.
     pub problems: Vec<String>,
     pub members: Vec<Member>,
     /// Those with slots, where logs have groups; otherwise nobody names them.
