@@ -9,6 +9,7 @@ use redolog::{Fsync, Lsn, Opened, State};
 
 use super::Driver;
 use super::together::{Copy, Disks, Led, lead, now, plan, settings};
+use crate::Heard;
 use crate::local::{Tap, TapStepped};
 use crate::port::Listener;
 use redolog::simulated::Simulated;
@@ -127,6 +128,10 @@ fn a_log_that_gives_way_is_not_ended_by_its_heir() {
         let led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&heir.copy, &other]);
         led.driver.gives_way(gives_way);
         let (next, _) = heir.lead(2, &[&other]);
+        // A copy tells of a later term only when it is spoken to.
+        let tell = led.driver.listener();
+        tell(other.local.id(), Heard::Lost);
+        tell(other.local.id(), Heard::Connected);
         let since = now();
         while !led.driver.is_over() {
             assert!(since.elapsed() < PATIENCE, "it hears of the next term");
