@@ -95,6 +95,8 @@ impl Checkpoints {
     /// thread has panicked.
     pub fn stop(self) -> Option<Checkpointer> {
         self.is_stopped.store(true, SeqCst);
+        // Clients wait for the process to lead.
+        self.thread.thread().unpark();
         self.thread.join().ok()
     }
 }
