@@ -462,6 +462,8 @@ fn hooks(
         standing: Arc::new(move || stands.upgrade().map(|node| standby.standing(&node)).unwrap_or_default()),
         on_place: Arc::new(move |wanted, is_known| match (wanted.streams, placer.upgrade()) {
             (None, Some(node)) => given.check().and_then(|()| copies::of_owner(&node.config.settings(), &dir, wanted)),
+            // Opening it may take long, and the next life opens it anyway.
+            (_, Some(_)) if given.again.is_given() => Err("the node starts again".to_owned()),
             (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted, is_known),
             (_, None) => Err("the node stops".to_owned()),
         }),
@@ -541,9 +543,11 @@ fn has_log(node: &Node) -> bool {
 pub fn begin_again(again: &Again, node: &Arc<Node>, why: &str) {
     if !node.is_stopping() && again.want() {
         tracing::warn!("This node stops, and starts again: {why}");
+        // One that does not serve yet hurries: connections that its machine has taken wait for the next life.
+        let pause = if node.clients().is_empty() { Duration::ZERO } else { ANSWER };
         let stopped = Arc::clone(node);
         let stop = move || {
-            std::thread::park_timeout(ANSWER);
+            std::thread::park_timeout(pause);
             stopped.stop();
         };
         if std::thread::Builder::new().name("again".into()).spawn(stop).is_err() {

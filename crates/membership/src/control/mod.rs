@@ -607,6 +607,8 @@ async fn agent(
         snapshot_policy: SnapshotPolicy::LogsSinceLast(200),
         max_in_snapshot_log_to_keep: 50,
         enable_pre_vote: Some(true),
+        // A node that starts again is called at once: clients wait until it knows its part.
+        backoff: "25ms".to_owned(),
         // A leader that starts again has forgotten the leases it has granted: it is elected anew.
         enable_leader_restore: Some(false),
         ..Config::default()

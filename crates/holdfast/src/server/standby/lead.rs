@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use engine::checkpoint::{Checkpointer, header};
+use membership::BootNs;
 use membership::meta::Shard;
 use node::{Logging, Node};
 use redolog::Lsn;
@@ -42,13 +43,19 @@ pub struct Leads<'a> {
 }
 
 impl Leads<'_> {
-    /// Leads the log, and serves. `checkpointer`: of the copy; a checkpoint may be under way.
+    /// Leads the log, and serves. `checkpointer`: of the copy; a checkpoint may be under way. `began`: when the process
+    /// heard of its term.
     ///
     /// # Errors
     /// The process cannot go on, and has to start again. Nothing is served.
-    pub fn take_over(self, follow: &Follow, stored: Stored, checkpointer: Checkpointer) -> Result<(), Box<dyn Error>> {
+    pub fn take_over(
+        self,
+        follow: &Follow,
+        stored: Stored,
+        checkpointer: Checkpointer,
+        began: BootNs,
+    ) -> Result<(), Box<dyn Error>> {
         let Self { node, ownership, shard, .. } = &self;
-        let began = node.clock.boot_ns();
         ownership.again().takes_over(shard.id);
         take_settings_of(&node.config, shard)?;
         let settings = node.config.settings();
@@ -76,8 +83,7 @@ impl Leads<'_> {
         Ok(())
     }
 
-    /// `began`: when the process heard of its term.
-    fn serve(&self, runs: Runs, checkpointer: Checkpointer, began: membership::BootNs) -> Result<(), Box<dyn Error>> {
+    fn serve(&self, runs: Runs, checkpointer: Checkpointer, began: BootNs) -> Result<(), Box<dyn Error>> {
         let Self { node, ownership, switch, shard, readers } = self;
         let cluster = node.cluster().cloned().ok_or("the node belongs to no cluster")?;
         let keys = (0..node.config.settings().databases).map(|db| node.engine.keyspace.len(db)).sum();

@@ -434,6 +434,7 @@ impl Steps {
     /// Leads the log that it has followed. If that fails, it takes the shard over by a start.
     fn take_over(&mut self, shard: Shard) {
         let Some(switch) = self.shared.switch.get().cloned() else { return };
+        let began = self.means.node.clock.boot_ns();
         self.means.node.set_copy(None);
         let follow = lock(&self.shared.follow).take().filter(|follow| !follow.has_ended());
         let checkpointer = self.checkpoints.take().and_then(Checkpoints::stop);
@@ -442,7 +443,7 @@ impl Steps {
         };
         let Means { node, ownership, .. } = &self.means;
         let leads = Leads { node, ownership, switch: &switch, shard, readers: &self.shared.readers };
-        match leads.take_over(&follow, stored, checkpointer) {
+        match leads.take_over(&follow, stored, checkpointer, began) {
             Ok(()) => self.is_over = true,
             Err(_) if self.means.node.is_stopping() => self.is_over = true,
             Err(why) => self.starts_again(&format!("it could not take over its shard in place: {why}")),
