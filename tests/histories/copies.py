@@ -64,10 +64,7 @@ def wipe_log(world):
     key, told = f"{{{world.key_of(node)}}}:alone", []
     if world.rng.random() < 0.5:
         # Alone with clients, for less than a lease: what it has then is nowhere else.
-        for other in cluster.nodes:
-            if other != node:
-                world.network.cut(node, other)
-                world.network.cut(other, node)
+        world.network.isolate(node)
         world.sleep(0.0, 0.7)
         told = [mark for mark in map(str, range(4)) if was_told(world, node, key, mark)]
     cluster.kill(node)

@@ -121,20 +121,23 @@ class Node:
 
 
 class Hosts(Cluster):
-    def __init__(self, options, folder, network, rng):
+    """If it `grows`, each machine begins with one node, which has a shard without copies, until it `gets_copies`."""
+
+    def __init__(self, options, folder, network, rng, grows=False):
         self.network, self.binary, self.folder, self.group, self.rng = network, options.server, folder, "of each shard", rng
         with_data = network.nodes[:-1] if options.witness else network.nodes
         self.log_servers = network.nodes[len(with_data):]
-        self.copies, self.shards = options.copies, options.shards or len(with_data)
+        self.copies, self.shards = options.copies, not grows and options.shards or len(with_data)
         seeds = ",".join(f"{address(machine)}:{PORT}" for machine in with_data)
         self.streams = rng.choice((1, 2))
-        shared = ["--protected-mode", "no", "--cluster-secret", "histories", "--cluster-seeds", seeds, "--log-segment-size", "1mb",
-                  "--cluster-copies", self.copies]
-        settings = [*shared, "--cluster-shards", self.shards, "--workers", rng.choice((1, 2)), "--checkpoint-log-size", rng.choice(("1mb", "8mb")),
+        shared = ["--protected-mode", "no", "--cluster-secret", "histories", "--cluster-seeds", seeds, "--log-segment-size", "1mb"]
+        settings = [*shared, "--workers", rng.choice((1, 2)), "--checkpoint-log-size", rng.choice(("1mb", "8mb")),
                     "--log-dirs", *(f"stream-{i}" for i in range(self.streams))]
         # At most one copy of a shard is on a machine.
         of_machine = min(-(-self.shards * self.copies // len(with_data)), self.shards)
         self.servers, self.of_clients, self.stopped, self.halted, self.kills = {}, {}, set(), {}, 0
+        self.of_copies = ["--cluster-copies", self.copies, "--cluster-shards", self.shards]
+        self.has_grown, self.machines = not grows, with_data
         self.lock = threading.Lock()
         for machine in network.nodes:
             if machine in self.log_servers:
@@ -148,8 +151,14 @@ class Hosts(Cluster):
             self.servers[machine].log = folder / f"machine-{machine}.log"
             for above in range(0 if machine in self.log_servers else of_machine):
                 self.of_clients[machine + NEXT * above] = Node(self.servers[machine], above)
-        self.nodes, self.data = list(self.servers), list(self.of_clients)
-        self.machines = with_data
+        self.nodes, self.data = list(self.servers), list(with_data)
+        for machine in [] if grows else self.nodes:
+            self.gets_copies(machine)
+
+    def gets_copies(self, machine):
+        """From its next start on."""
+        self.servers[machine].settings += self.of_copies if machine in self.machines else self.of_copies[:2]
+        self.data += [node for node in self.of_clients if node % NEXT == machine and node not in self.data]
 
     def __getitem__(self, node):
         return self.of_clients.get(node) or self.servers[node]
@@ -270,6 +279,8 @@ class Hosts(Cluster):
 
     def is_healthy(self):
         """Each shard has its owner, all copies of its log, and standbys that may take over."""
+        if not self.has_grown:
+            return True
         status, roles = self.status(), self.roles()
         return (bool(roles) and "health: ok" in status and not any(word in status for word in ("(no folder yet", "(catches up", "(waits"))
                 and len(roles.owners) == self.shards and len(re.findall(r" 3 of 3 ", status)) == self.shards

@@ -6,13 +6,11 @@ import threading
 import time
 from pathlib import Path
 
-from nemeses import LEASE_S, Missing, need, nemesis
+import faults
+from nemeses import LEASE_S, Missing, need, nemesis, told_to_end
 from wire import Closed
 
-DISK_CALLS = "pwrite64,fdatasync,fsync"  # the log writes what is on the disk when the call returns
 DISK_MB = 512  # of a machine whose disk becomes full
-ENDS_IN_ORDER_S = 30
-ROLES = ("owner", "standby", "agent", "machine", "leader")
 
 
 def need_copies(world):
@@ -23,9 +21,9 @@ def need_copies(world):
 def chosen(world, role):
     """A node, or a machine, of this role; None if there is none now."""
     cluster = world.cluster
-    if role in ("agent", "machine"):
+    if role in ("agent", "host"):
         return world.rng.choice(cluster.machines)
-    if role == "log-server":
+    if role == "log_server":
         return world.rng.choice(cluster.log_servers) if cluster.log_servers else None
     roles = world.until(cluster.roles, 5)
     if not roles:
@@ -50,7 +48,7 @@ def strike(world, role, target):
         thread = threading.Thread(target=again)
         thread.start()
         return thread.join
-    if role == "machine" or target in cluster.log_servers:
+    if role == "host" or target in cluster.log_servers:
         world.is_silent()
         cluster.kill(target)
         return lambda: cluster.start(target)
@@ -76,47 +74,29 @@ def killed(world, *roles):
     return ", ".join(words) + " killed"
 
 
+def of_role(role, words):
+    def act(world):
+        if role == "log_server" and world.options.copies and not world.cluster.log_servers:
+            raise Missing("needs --witness")
+        return killed(world, role)
+    act.__name__, act.__doc__ = f"kill_{role}", f"Copies: {words}"
+    return nemesis(act)
+
+
+ROLES = {
+    "owner": "a node that owns a shard is killed; its agent says so and starts it again.",
+    "standby": "a node that may take a shard over is killed.",
+    "agent": "an agent is killed: its nodes end by themselves.",
+    "host": "a machine is lost, its agent and all nodes at once: nobody says so, and it comes back.",
+    "leader": "the node that leads the metadata is killed.",
+    "log_server": "the log-server of a third machine is killed.",
+}
+for each in ROLES.items():
+    of_role(*each)
+
+
 def some_role(world):
-    return world.rng.choice(ROLES + ("log-server",) * bool(world.cluster.log_servers))
-
-
-@nemesis
-def kill_owner(world):
-    """Copies: a node that owns a shard is killed; its agent says so and starts it again."""
-    return killed(world, "owner")
-
-
-@nemesis
-def kill_standby(world):
-    """Copies: a node that may take a shard over is killed."""
-    return killed(world, "standby")
-
-
-@nemesis
-def kill_agent(world):
-    """Copies: an agent is killed: its nodes end by themselves."""
-    return killed(world, "agent")
-
-
-@nemesis
-def kill_host(world):
-    """Copies: a machine is lost, its agent and all nodes at once: nobody says so, and it comes back."""
-    return killed(world, "machine")
-
-
-@nemesis
-def kill_leader(world):
-    """Copies: the node that leads the metadata is killed."""
-    return killed(world, "leader")
-
-
-@nemesis
-def kill_log_server(world):
-    """Copies: the log-server of a third machine is killed."""
-    need_copies(world)
-    if not world.cluster.log_servers:
-        raise Missing("needs --witness")
-    return killed(world, "log-server")
+    return world.rng.choice([role for role in ROLES if role != "log_server" or world.cluster.log_servers])
 
 
 @nemesis
@@ -137,65 +117,14 @@ def kill_again(world):
     return "; ".join(words)
 
 
-# What is under way while processes are killed: each begins, and gives what ends it.
-
-def alone(world):
-    machine = world.any_node()
-    for other in world.nodes:
-        if other != machine:
-            world.network.cut(machine, other)
-            world.network.cut(other, machine)
-    return f"machine {machine} alone", world.network.heal
-
-
-def unheard(world):
-    source, target = world.some_nodes(2)
-    world.rng.choice((world.network.cut, world.network.hole))(source, target)
-    return f"machine {source} not heard by {target}", world.network.heal
-
-
-def still(world):
-    machine = world.any_node()
-    world.cluster.pause(machine)
-    return f"processes of machine {machine} still", lambda: world.cluster.resume(machine)
-
-
-def late(world):
-    pairs = [(source, target) for source in world.nodes for target in world.nodes if source != target]
-    world.network.disturb(pairs, seed=world.rng.randrange(1 << 30), delay=10 ** world.rng.uniform(-3, -1.2), jitter=0.02, twice=0.02)
-    return "packets late", world.network.calm
-
-
-def slow(world):
-    machine = world.rng.choice(world.cluster.machines)
-    delay, tracers = int(10 ** world.rng.uniform(3, 5)), []
-    for pid in world.cluster.servers[machine].nodes().values():
-        words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid), "-e", f"trace={DISK_CALLS}", "-e", f"inject={DISK_CALLS}:delay_enter={delay}"]
-        tracers.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-
-    def end():
-        for tracer in tracers:
-            tracer.terminate()
-        for tracer in tracers:
-            tracer.wait()
-    return f"writes of machine {machine} take {delay / 1000:.0f} ms more", end
-
-
-def wrong(world):
-    machine = world.any_node()
-    jump = world.rng.choice((-1, 1)) * 10 ** world.rng.uniform(-2, 6)
-    world.set_clock(machine, jump)
-    return f"the clock of machine {machine} jumped by {jump:.2f} s", lambda: world.set_clock(machine, world.rng.choice((0, jump)))
-
-
 @nemesis
 def kill_amid(world):
     """Copies: one or two are killed while a machine is alone, unheard, stands still, has a slow disk or a wrong clock, or packets are late."""
     need_copies(world)
-    faults = [alone, unheard, still, late]
-    faults += [slow] * bool(shutil.which("strace")) + [wrong] * world.has_clocks
+    may_be = [faults.alone, faults.unheard, faults.still, faults.late]
+    may_be += [faults.slow] * bool(shutil.which("strace")) + [faults.wrong] * world.has_clocks
     world.is_silent()
-    words, end = world.rng.choice(faults)(world)
+    words, end = world.rng.choice(may_be)(world)
     world.sleep(0.0, world.rng.choice((0.3, LEASE_S + 2)))
     roles = [some_role(world) for _ in range(world.rng.choice((1, 1, 2)))]
     said = killed(world, *roles)
@@ -260,11 +189,7 @@ def stop(world):
     """Copies: a machine is told to end in order (SIGTERM), and starts again."""
     need_copies(world)
     machine = world.rng.choice(world.cluster.machines)
-    server = world.cluster.servers[machine]
-    world.cluster.resume(machine)
-    server.term()
-    if server.process.poll() is None:
-        world.problem(f"machine {machine} was told to end, and has not within a minute")
+    told_to_end(world, machine)
     world.sleep(0.0, 2.0)
     world.cluster.start(machine)
     return f"machine {machine} stopped in order"

@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
+from faults import alone, disturbed, late, named, still, unheard, wrong
 from wire import Closed, ErrorReply, Refused
 
 ALL = {}
@@ -34,6 +35,25 @@ def need_lone(world):
     """A place of a group keeps its node in the cluster."""
     if world.options.group or world.options.copies:
         raise Missing("not with --group, where `wipe_log`, `wipe_copy` and `wipe_all` are")
+
+
+def lasting(world, fault, least, most):
+    """It lasts for so many seconds."""
+    said, end = fault
+    world.sleep(least, most)
+    end()
+    return said
+
+
+def told_to_end(world, node):
+    """It is told to end in order, and has."""
+    server = world.cluster.servers[node]
+    world.cluster.resume(node)
+    server.term()
+    if world.cluster.is_up(node):
+        world.problem(f"{named(world, node)} was told to end, and has not within a minute")
+        world.cluster.kill(node)
+    return server
 
 
 @nemesis
@@ -104,44 +124,31 @@ def pause(world):
     """Row 3: one or two nodes stand still for a while."""
     nodes = world.some_nodes(world.rng.choice((1, 1, 1, 2)))
     seconds = min(10 ** world.rng.uniform(0, 1.8), world.options.pause_max)
-    for node in nodes:
-        world.cluster.pause(node)
+    said, end = still(world, nodes)
     world.sleep(seconds, seconds)
-    for node in nodes:
-        world.cluster.resume(node)
-    return f"nodes {nodes} paused for {seconds:.1f} s"
+    end()
+    return f"{said} for {seconds:.1f} s"
 
 
 @nemesis
 def partition(world):
     """Row 12: one node and the others do not reach each other; clients reach all. The minority refuses, the majority serves its keys."""
     node = world.any_node()
-    others = [other for other in world.nodes if other != node]
-    for other in others:
-        world.network.cut(node, other)
-        world.network.cut(other, node)
+    said, end = alone(world, node)
     world.sleep(1, 4)
     if world.rng.random() < 0.7 and world.sleep(LEASE_S + 4, LEASE_S + 4):
         world.must_refuse(node)
-        for other in others:
-            world.must_serve(other)
-    world.network.heal()
-    world.count("partitions")
-    return f"node {node} was alone"
+        for other in world.nodes:
+            if other != node:
+                world.must_serve(other)
+    end()
+    return said
 
 
 @nemesis
 def one_way(world):
     """Row 13: what one node sends to others does not arrive: dropped on the way, or the node has no route."""
-    source, target = world.some_nodes(2)
-    act = world.rng.choice((world.network.cut, world.network.hole))
-    act(source, target)
-    if world.rng.random() < 0.3:
-        act(source, next(node for node in world.nodes if node not in (source, target)))
-    world.sleep(1, 10)
-    world.network.heal()
-    world.count("partitions")
-    return f"node {source} was not heard by node {target}"
+    return lasting(world, unheard(world), 1, 10)
 
 
 @nemesis
@@ -173,33 +180,22 @@ def links(world):
     return f"{len(pairs)} ways stopped and healed"
 
 
-def disturbed(world, seconds, **how):
-    nodes = world.nodes
-    pairs = [(source, target) for source in nodes for target in nodes if source != target]
-    if world.rng.random() < 0.5:
-        pairs = world.rng.sample(pairs, 2)
-    world.network.disturb(pairs, seed=world.rng.randrange(1 << 30), **how)
-    world.sleep(seconds / 2, seconds)
-    world.network.calm()
-    return f"{how} between {len(pairs)} pairs"
-
-
 @nemesis
 def delay(world):
     """Row 14: packets between nodes are late, and overtake each other."""
-    return disturbed(world, 8, delay=10 ** world.rng.uniform(-3, -0.7), jitter=10 ** world.rng.uniform(-3, -1), twice=0.02)
+    return lasting(world, late(world), 4, 8)
 
 
 @nemesis
 def loss(world):
     """Row 14: packets between nodes are lost."""
-    return disturbed(world, 10, loss=world.rng.choice((0.01, 0.1, 0.3)), delay=0.001)
+    return lasting(world, disturbed(world, loss=world.rng.choice((0.01, 0.1, 0.3)), delay=0.001), 5, 10)
 
 
 @nemesis
 def half_open(world):
     """Row 14: connections between nodes are dead, and nobody is told; new ones work."""
-    return disturbed(world, 12, half_open=True)
+    return lasting(world, disturbed(world, half_open=True), 6, 12)
 
 
 @nemesis
@@ -262,42 +258,55 @@ def fsync(world):
 def clock(world):
     """Row 16: a node's clock jumps by milliseconds to years, forth and back; sometimes it stays wrong for some rounds."""
     node = world.any_node()
-    jump = world.rng.choice((-1, 1)) * 10 ** world.rng.uniform(-2, 8.3)
-    world.set_clock(node, jump)
+    said, end = wrong(world, node)
+    jump = world.clock(node)
     world.sleep(0.5, 4)
     if world.rng.random() < 0.3:
-        said = world.try_ask(node, "TIME")
-        if isinstance(said, list) and abs(int(said[0]) - time.time() - jump) > 60:
-            world.problem(f"the injection is void: node {node} does not see the clock that it was given: {said}, {jump}")
-    if world.rng.random() < 0.5:
-        world.set_clock(node, 0)
+        told = world.try_ask(node, "TIME")
+        if isinstance(told, list) and abs(int(told[0]) - time.time() - jump) > 60:
+            world.problem(f"the injection is void: node {node} does not see the clock that it was given: {told}, {jump}")
+    end()
     if world.rng.random() < 0.3:
         world.cluster.kill(node)
         world.cluster.start(node)
-    return f"the clock of node {node} jumped by {jump:.2f} s"
+    return said
+
+
+def need_other(world):
+    if not world.options.other:
+        raise Missing("needs --other BINARY")
 
 
 @nemesis
 def upgrade(world):
-    """Row 22: nodes are stopped one after another and started with the other binary; with --copies machines, each with all of its nodes."""
-    if not world.options.other:
-        raise Missing("needs --other BINARY")
-    for node in world.some_nodes(len(world.nodes)):
-        server = world.cluster.servers[node]
-        if world.rng.random() < 0.5:
-            server.term()
-        else:
-            world.cluster.kill(node)
-        server.binary = world.options.other if server.binary == world.options.server else world.options.server
-        world.cluster.start(node)
+    """Row 22: some nodes are stopped one after another and started with the other binary; with --copies machines, each with all of its nodes."""
+    need_other(world)
+    if world.is_raised:
+        return "the level has risen: no way back"
+    for node in world.some_nodes(world.rng.randint(1, len(world.nodes))):
+        changed(world, node)
         if not world.sleep(0.5, 5):
             break
-    return "binaries changed"
+    levels = {level_of(world, node) for node in world.cluster.data} - {0, world.level}
+    if levels:
+        world.problem(f"nobody has raised the level, which was {world.level}, and is {levels}")
+    return "binaries: " + ", ".join(f"{node} {world.cluster.servers[node].binary.name}" for node in world.nodes)
 
 
-def level_of(world, node):
-    said = world.try_ask(node, "CLUSTER", "INFO")
-    found = [] if not isinstance(said, bytes) else [line for line in said.split(b"\r\n") if line.startswith(b"cluster_level:")]
+def changed(world, node):
+    """It has the other binary, or the first one again."""
+    server = world.cluster.servers[node]
+    if world.rng.random() < 0.5:
+        told_to_end(world, node)
+    else:
+        world.cluster.kill(node)
+    server.binary = world.options.other if server.binary == world.options.server else world.options.server
+    world.cluster.start(node)
+
+
+def level_of(world, node, command=("CLUSTER", "INFO"), field=b"cluster_level:"):
+    said = world.try_ask(node, *command)
+    found = [] if not isinstance(said, bytes) else [line for line in said.split(b"\r\n") if line.startswith(field)]
     return int(found[0].split(b":")[1]) if found else 0
 
 
@@ -310,18 +319,16 @@ def writes_at(world, node):
     return any(world.try_ask(one, "SET", world.key_of(owner), "1") == b"OK" for one, owner in asked)
 
 
-@nemesis
-def finalize(world):
-    """Row 22: all nodes get the newer binary, the cluster's level rises, and from then on the other binary is refused."""
-    if not world.options.other:
-        raise Missing("needs --other BINARY")
+def all_newer(world):
+    """All nodes get the newer binary."""
     for node in world.some_nodes(len(world.nodes)):
-        server = world.cluster.servers[node]
-        if server.binary != world.options.server:
-            server.term()
-            server.binary = world.options.server
-            world.cluster.start(node)
+        if world.cluster.servers[node].binary != world.options.server:
+            changed(world, node)
             world.sleep(0.5, 3)
+
+
+def raised(world):
+    """The level rises to what the newer binary speaks, which is returned; None if it does not."""
     said, data = [], world.cluster.data
 
     def is_raised():
@@ -329,26 +336,72 @@ def finalize(world):
         return said[-1] == b"OK"
     if not world.until(is_raised, 30):
         return world.problem(f"all nodes have the newer binary, and the level is not raised: {said[-1]!r}")
-    levels = world.until(lambda: len({level_of(world, node) for node in data}) == 1 and level_of(world, data[0]), 10)
+    highest = world.until(lambda: level_of(world, data[0], ("INFO", "server"), b"holdfast_level:"), 10)
+    if not world.until(lambda: {level_of(world, node) for node in data} == {highest}, 30):
+        return world.problem(f"the newer binary speaks level {highest}, and nodes are at {[level_of(world, node) for node in data]}")
+    if not world.is_raised and highest <= world.level:
+        return world.problem(f"the newer binary speaks level {highest}, and the cluster began at {world.level}")
+    world.is_raised, world.level = True, highest
+    return highest
+
+
+@nemesis
+def finalize(world):
+    """Row 22: all nodes get the newer binary, the cluster's level rises, and from then on the other binary is refused."""
+    need_other(world)
+    all_newer(world)
+    level = raised(world)
+    if not level:
+        return "not raised"
     if world.options.copies:
         # Without one of its machines it must not be short of anything.
         world.must_heal()
     node = world.any_node()
-    server = world.cluster.servers[node]
-    server.term()
+    server = told_to_end(world, node)
     server.binary = world.options.other
     world.cluster.start(node)
     end = time.monotonic() + LEASE_S + 3
     while server.wait(0.2) is None and time.monotonic() < end:
         if writes_at(world, node):
-            world.problem(f"node {node} serves with the other binary, and the cluster is at level {levels}")
+            world.problem(f"node {node} serves with the other binary, and the cluster is at level {level}")
             break
     ended = server.wait(0.1)
     world.count("refused starts", ended is not None)
     world.cluster.kill(node)
     server.binary = world.options.server
     world.cluster.start(node)
-    return f"level {levels}; node {node} with the other binary: " + ("refused" if ended is None else f"ended with {ended}")
+    return f"level {level}; node {node} with the other binary: " + ("refused" if ended is None else f"ended with {ended}")
+
+
+@nemesis
+def grow(world):
+    """Row 22: machines without copies get the newer binary, some go back and forth, the level rises, and their settings give them copies. Once."""
+    need_other(world)
+    if not world.options.copies:
+        raise Missing("needs --copies")
+    cluster = world.cluster
+    if cluster.has_grown:
+        return "has grown"
+    for node in [*world.some_nodes(len(world.nodes)), *(world.any_node() for _ in range(2))]:
+        changed(world, node)
+        world.meanwhile()
+    if any(level_of(world, node) not in (0, world.level) for node in cluster.data):
+        world.problem(f"nobody has raised the level, which was {world.level}")
+    all_newer(world)
+    world.must_heal()
+    if world.problems or not raised(world):
+        return "not raised"
+    for node in world.some_nodes(len(world.nodes)):
+        if world.rng.random() < 0.5:
+            told_to_end(world, node)
+        else:
+            cluster.kill(node)
+        cluster.gets_copies(node)
+        cluster.start(node)
+        world.meanwhile()
+    cluster.has_grown = True
+    world.must_heal(2)
+    return f"level {world.level}, and copies"
 
 
 @nemesis

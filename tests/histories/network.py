@@ -52,6 +52,13 @@ class Network:
             self.cuts.add((source, target))
             ip("rule", "add", "pref", CUT_PREFERENCE, "iif", f"veth{source}", "to", f"10.77.{target}.0/24", "blackhole")
 
+    def isolate(self, node):
+        """It and all others do not reach each other: neither side is told."""
+        for other in self.nodes:
+            if other != node:
+                self.cut(node, other)
+                self.cut(other, node)
+
     def mend(self, source, target):
         if (source, target) in self.cuts:
             self.cuts.remove((source, target))

@@ -14,7 +14,8 @@ from history import now
 from wire import Closed, ErrorReply
 
 HEAL_S = 60
-SILENT = {"pause", "upgrade", "finalize", "partition", "one_way", "link", "links", "delay", "loss", "half_open", "kill", "kill_all", "steps", "fsync"}
+SILENT = {"pause", "upgrade", "finalize", "grow", "partition", "one_way", "link", "links", "delay", "loss", "half_open", "kill", "kill_all", "steps", "fsync"}
+OF_TWO = {"upgrade", "finalize", "grow"}  # need two binaries
 HANGS_AFTER_S = 30  # clients see the end of a silence later
 LAST_AT_ONCE = 8  # keys read by one of the last transactions
 
@@ -28,7 +29,7 @@ class World:
         self.options, self.folder, self.network, self.name = options, Path(folder), network, name
         self.rng = random.Random(f"{options.seed} {name}")
         if options.copies:
-            self.cluster = Hosts(options, self.folder, network, self.rng)
+            self.cluster = Hosts(options, self.folder, network, self.rng, "grow" in name.split("+"))
         else:
             self.cluster = Cluster(options.server, self.folder, network, self.rng, options.group, bool(set(name.split("+")) & {"wipe_all", "wipe_all_busy"}))
         self.nodes = self.cluster.nodes
@@ -38,6 +39,7 @@ class World:
         self.end = None
         self.workers, self.slowest_heal, self.spent = [], 0.0, 0.0
         self.has_clocks = False  # they can be set
+        self.acts, self.level, self.is_raised = [], 0, False  # the level is the cluster's
         self.silences = []  # seconds of the monotonic clock at which something was silent, so that nobody could know that it had ended
 
     # What nemeses use.
@@ -108,6 +110,10 @@ class World:
     def set_clock(self, node, seconds):
         (self.folder / f"clock-{node}").write_text(f"{seconds:+f}")
 
+    def clock(self, node):
+        """Seconds by which its clock is wrong."""
+        return float((self.folder / f"clock-{node}").read_text())
+
     def be_quiet(self):
         """No client does anything any more when this returns, and what was done is settled."""
         self.is_quiet = True
@@ -133,12 +139,12 @@ class World:
 
     def run(self, names):
         """Problems."""
-        acts = [nemeses.ALL[name] for name in names]
+        self.acts = [nemeses.ALL[name] for name in names]
         if "clock" in names or "kill_amid" in names and faketime():
             self.fake_clocks()
         if "full_disk" in names:
             kills.small_disks(self)
-        if "upgrade" in names or "finalize" in names:
+        if OF_TWO & set(names):
             for server in self.cluster.servers.values():
                 server.binary = self.options.other or server.binary
         try:
@@ -149,6 +155,7 @@ class World:
                 return [f"no copies of logs within {HEAL_S} s: {self.cluster.status()}"]
             self.owned = self.cluster.owners()  # [(first slot, last slot, node)]
             self.ways = ways_of(self.cluster, 1)
+            self.level = nemeses.level_of(self, 1)
             if self.options.ways:
                 self.ways = [way for way in self.ways if way in self.options.ways]
             self.end = time.monotonic() + self.options.seconds
@@ -156,8 +163,10 @@ class World:
             for worker in self.workers:
                 worker.start()
             self.sleep(0.5, 1)
+            if "grow" in names:
+                self.round(nemeses.grow)
             while time.monotonic() < self.end and not self.problems and not 0 < self.options.kills <= self.cluster.kills:
-                self.round(self.rng.choice(acts))
+                self.round(self.rng.choice(self.acts))
             self.is_over = True
             self.network.heal()
             for worker in self.workers:
@@ -193,18 +202,25 @@ class World:
             self.must_heal()
         self.sleep(0.0, self.options.rest)
 
+    def meanwhile(self):
+        """In the midst of a nemesis: sometimes another one of this run."""
+        self.sleep(0.5, 3)
+        others = [act for act in self.acts if act.__name__ not in OF_TWO]
+        if others and self.rng.random() < 0.5:
+            self.tell(f"{'':8}   meanwhile: {self.rng.choice(others)(self)}")
+
     def tell(self, line):
         self.story.append(line)
         if self.options.verbose:
             print("   " + line, flush=True)
 
-    def must_heal(self):
-        """Everything is whole again: so all nodes say so soon, and keys of all nodes can be written at all nodes."""
+    def must_heal(self, times=1):
+        """Everything is whole again: so all nodes say so soon, and keys of all nodes can be written at all nodes. `times` as long may pass."""
         began = time.monotonic()
         if ended := self.cluster.ended():
             return self.problem("; ".join(ended))
-        if self.cluster.until_ok(HEAL_S) is None:
-            return self.problem(f"not well {HEAL_S} s after everything was whole again: {self.status()}")
+        if self.cluster.until_ok(HEAL_S * times) is None:
+            return self.problem(f"not well {HEAL_S * times} s after everything was whole again: {self.status()}")
         self.owned = self.cluster.owners()
         for node in self.cluster.data:
             for owner in self.owning():
