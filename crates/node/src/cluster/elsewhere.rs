@@ -47,14 +47,14 @@ pub(super) const ELSEWHERE: &str = "elsewhere";
 impl<P: Port> Forwarding<'_, P> {
     /// The connection waits for another map, with its command unread. `None`: it has waited for long enough.
     pub(crate) fn wait_for_map(&mut self, conn: &mut Conn) -> Option<Next> {
-        let now = self.engine().now();
+        let (now, wait_ms) = (self.engine().now(), self.map_ms());
         let (awaited, peers) = (&mut conn.map, self.peers());
         let version = Some(peers.map.version());
         if awaited.in_vain == version {
             return None;
         }
         if awaited.until == UnixMs::ZERO {
-            awaited.until = now + MAP_MS;
+            awaited.until = now + wait_ms;
             self.port.wake_at(awaited.until, conn.token);
         } else if awaited.until <= now {
             awaited.in_vain = version;
@@ -62,6 +62,11 @@ impl<P: Port> Forwarding<'_, P> {
         }
         conn.wait = Wait::Node(NodeWait::Map);
         Some(Next::Retry)
+    }
+
+    /// This node may have been stopped or cut off while a shard changed hands: no less than for the takeover itself.
+    fn map_ms(&self) -> u64 {
+        self.settings().cluster_takeover_wait.max(MAP_MS)
     }
 
     /// As [`Self::wait_for_map`], for a client whose command was sent back by a map that is newer than the one here.
@@ -233,7 +238,7 @@ impl<P: Port> Forwarding<'_, P> {
             self.port.look_again(conn.token);
             return conn.run_next(command);
         }
-        let until = self.engine().now() + MAP_MS;
+        let until = self.engine().now() + self.map_ms();
         let is_whole = matches!(expect, Expect::Hole(_) | Expect::Block(_, None));
         if is_whole && !owed.is_resent && !conn.session.chooses_what_to_cache() {
             return self.take_returned(conn, Returned { owed, is_block, from: link, version, command, until });
