@@ -191,23 +191,28 @@ class World:
 
     def round(self, act):
         began = time.monotonic()
-        if act.__name__ in SILENT:
-            self.is_silent()
-        what = act(self)
-        if act.__name__ in SILENT:
-            self.is_silent()
+        what = self.done(act)
         self.count("rounds")
         self.tell(f"{began - self.end + self.options.seconds:7.2f} s: {what}")
         if self.rng.random() < 0.6 and time.monotonic() < self.end:
             self.must_heal()
         self.sleep(0.0, self.options.rest)
 
+    def done(self, act):
+        if act.__name__ in SILENT:
+            self.is_silent()
+        what = act(self)
+        if act.__name__ in SILENT:
+            self.is_silent()
+        return what
+
     def meanwhile(self):
-        """In the midst of a nemesis: sometimes another one of this run."""
+        """In the midst of a nemesis, which is silent: sometimes another one of this run."""
+        self.is_silent()
         self.sleep(0.5, 3)
         others = [act for act in self.acts if act.__name__ not in OF_TWO]
         if others and self.rng.random() < 0.5:
-            self.tell(f"{'':8}   meanwhile: {self.rng.choice(others)(self)}")
+            self.tell(f"{'':8}   meanwhile: {self.done(self.rng.choice(others))}")
 
     def tell(self, line):
         self.story.append(line)
