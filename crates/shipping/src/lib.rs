@@ -15,10 +15,11 @@
 //! Each message has a checksum of its own. A byte that comes otherwise than it was read ends the shipment, and so does a
 //! file that turns out shorter than it was. The formats are in `docs/formats.md`.
 //!
-//! The crate knows neither stores nor clusters. Sockets, the clock and pauses are handed in.
+//! The crate knows neither stores nor clusters. Sockets, the clock, pauses and how long clients wait are handed in.
 
 #![warn(clippy::missing_errors_doc)]
 
+mod give_way;
 mod pace;
 mod receive;
 mod send;
@@ -30,7 +31,7 @@ mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-pub use pace::{Pace, Pauses};
+pub use pace::{Pace, Pauses, Waited};
 pub use receive::{ask, receive};
 pub use send::{asked, refuse, send};
 pub use wire::Ask;

@@ -7,6 +7,9 @@ use std::path::Path;
 use crate::wire::{Ask, Message, Messages, wrong};
 use crate::{Progress, tree};
 
+/// Bytes that are put on the disk at once. Those of a whole file would hold up whoever else syncs there.
+const SYNC: u64 = 4 << 20;
+
 /// Asks for a shipment.
 ///
 /// # Errors
@@ -30,7 +33,7 @@ pub fn receive(folder: &Path, (from, to): (&mut dyn Read, &mut dyn Write), progr
     };
     progress.begin(bytes);
     fs::create_dir(folder)?;
-    let mut cargo = Cargo { folder, file: None, files: 0, bytes: 0, progress };
+    let mut cargo = Cargo { folder, file: None, unsynced: 0, files: 0, bytes: 0, progress };
     loop {
         match messages.next()? {
             Message::File { size, path } => cargo.begin_file(path, size)?,
@@ -55,6 +58,8 @@ struct Cargo<'a> {
     folder: &'a Path,
     /// The present file, and bytes that it lacks.
     file: Option<(File, u64)>,
+    /// Bytes of it that may not be on the disk.
+    unsynced: u64,
     files: u32,
     bytes: u64,
     progress: &'a Progress,
@@ -68,7 +73,7 @@ impl Cargo<'_> {
             fs::create_dir_all(parent)?;
         }
         let file = File::options().write(true).create_new(true).open(place)?;
-        self.file = Some((file, size));
+        (self.file, self.unsynced) = (Some((file, size)), 0);
         self.files = self.files.saturating_add(1);
         Ok(())
     }
@@ -80,6 +85,11 @@ impl Cargo<'_> {
         };
         file.write_all(chunk)?;
         *left -= size;
+        self.unsynced += size;
+        if self.unsynced >= SYNC {
+            self.unsynced = 0;
+            file.sync_data()?;
+        }
         self.bytes += size;
         self.progress.add(size)
     }

@@ -28,6 +28,7 @@ pub fn refuse(to: &mut dyn Write, why: &str) -> io::Result<()> {
 }
 
 /// Sends all files below a folder, and waits until the other end has them on its disk. The files must not change.
+/// It is as fast as its pace allows, and slower while clients wait for longer beside it ([`Pauses::waited`]).
 ///
 /// # Errors
 /// The connection has ended, a file cannot be read or has become shorter, or `progress` was stopped.
@@ -42,7 +43,7 @@ pub fn send(
     let count = u32::try_from(files.len()).map_err(|_| wrong("there are too many files"))?;
     progress.begin(bytes);
     Message::Cargo { files: count, bytes }.write(to)?;
-    let mut meter = Meter::new(pace, pauses);
+    let mut meter = Meter::new(pace, pauses, bytes);
     let mut buffer = vec![0; CHUNK];
     for (path, size) in files {
         let named = |why: io::Error| io::Error::new(why.kind(), format!("{path}: {why}"));

@@ -223,7 +223,7 @@ fn a_shipment_keeps_its_pace() {
     }
     let counted = Counted { clock: Still::default(), pauses: RefCell::default() };
     let pace = Pace::new(1 << 20);
-    let mut meter = crate::pace::Meter::new(&pace, &counted);
+    let mut meter = crate::pace::Meter::new(&pace, &counted, 1 << 30);
     for _ in 0..4 {
         meter.sent(CHUNK as u64);
     }

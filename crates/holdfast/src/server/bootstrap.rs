@@ -15,13 +15,13 @@ use std::time::Duration;
 use membership::ShardId;
 use membership::handshake::Party;
 use node::Node;
-use shipping::{Pace, Pauses, Progress};
+use shipping::{Pace, Pauses, Progress, Waited};
 use socket2::Socket;
 use standby::{NodeNumber, Process};
 
 use super::switch::Switch;
 
-/// Bytes of a store that are sent in a second.
+/// Bytes of a store that are sent in a second at most.
 const PACE: u64 = 64 << 20;
 
 /// The longest time for which the other end may stand still: it may have gigabytes to put on its disk.
@@ -145,7 +145,7 @@ fn tidy_up(store: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The node's clock.
+/// The node's clock, and its clients, who wait for the log.
 struct Paced<'a>(&'a Node);
 
 impl Pauses for Paced<'_> {
@@ -155,6 +155,15 @@ impl Pauses for Paced<'_> {
 
     fn pause(&self, time: Duration) {
         thread::park_timeout(time);
+    }
+
+    fn waited(&self) -> Waited {
+        let Some(durable) = self.0.durable() else { return Waited::default() };
+        let facts = (0..durable.log().streams()).map(|stream| durable.log().facts(stream));
+        facts.fold(Waited::default(), |all, one| Waited {
+            times: all.times + one.syncs.iter().sum::<u64>(),
+            ns: all.ns + one.synced_for,
+        })
     }
 }
 
