@@ -6,7 +6,7 @@ import time
 
 import redis
 from redis.backoff import ExponentialBackoff
-from redis.cluster import RedisCluster
+from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -23,6 +23,9 @@ def connect():
     if KIND == "sentinel":
         # Without a bound a client waits for ever for a Sentinel whose machine is silent.
         return Sentinel(places, sentinel_kwargs={"socket_timeout": 0.5}).master_for("mymaster", **tuned)
+    if KIND == "cluster" and SETTINGS == "tuned":
+        # It would know those nodes alone that the last answer has named: after a kill the new owner, which may be killed next.
+        return RedisCluster(startup_nodes=[ClusterNode(*place) for place in places], dynamic_startup_nodes=False, **tuned)
     return (RedisCluster if KIND == "cluster" else redis.Redis)(host=host, port=port, **tuned)
 
 
