@@ -241,12 +241,16 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
     for place in map.groups().iter().flat_map(|group| &group.places) {
         *load.entry(place.member).or_default() += 1;
     }
-    // Machines as a ring: each shard's standbys are on those that follow its owner's. Any other order may leave the last
-    // shard with a node of its own machine.
-    let machines: BTreeSet<&str> = map.members().map(|member| &*member.machine).collect();
-    let at = |machine: &str| machines.iter().position(|other| *other == machine).unwrap_or(0);
-    let distance =
-        |owner: &Node, node: &Node| (at(&node.machine) + machines.len() - at(&owner.machine)) % machines.len();
+    // Machines with nodes as a ring: each shard's standbys are on those that follow its owner's. Any other order may leave
+    // the last shard with a node of its own machine.
+    let machines = map.nodes().iter().filter(|node| !node.lost && !node.machine.is_empty());
+    let machines: BTreeSet<&str> = machines.map(|node| &*node.machine).collect();
+    let at = |machine: &str| machines.iter().position(|other| *other == machine);
+    let distance = |owner: &Node, node: &Node| match (at(&owner.machine), at(&node.machine)) {
+        (Some(owner), Some(node)) => (node + machines.len() - owner) % machines.len(),
+        // Behind all others.
+        _ => machines.len(),
+    };
     let behind = |node: &Node| distance(owner, node);
     // A node on one of the next machines may join later. Until then the shard does not take what another one needs.
     let waiting = map.shards().iter().filter(|other| map.slots_of_shard(other) > 0 && map.group_of(other).is_none());
@@ -380,7 +384,24 @@ mod tests {
     /// shard's waits for that node: nobody would have one for the third shard.
     #[test]
     fn a_node_that_comes_late_leaves_no_shard_without_a_standby() {
-        let mut state = of_shards(3, &["a", "b", "c", "a", "b"], &[]);
+        comes_late(of_shards(3, &["a", "b", "c", "a", "b"], &[]), 6, false);
+    }
+
+    /// The ring is of machines that may have standbys.
+    #[test]
+    fn neither_a_log_server_nor_a_node_that_has_not_said_where_it_runs_is_in_the_ring() {
+        comes_late(of_shards(3, &["a", "b", "c", "a", "b"], &["d"]), 7, false);
+        comes_late(of_shards(3, &["a", "b", "c", "a", "b"], &[]), 6, true);
+    }
+
+    /// The node that comes late is this one. `is_known`: it is a member before, and has not said where it runs.
+    fn comes_late(mut state: State, late: u8, is_known: bool) {
+        let join = |state: &mut State| {
+            done(state, Command::Join { node: describe(late), settings: Vec::new(), level: level::HIGHEST });
+        };
+        if is_known {
+            join(&mut state);
+        }
         let mut standbys = Vec::new();
         let mut place = |state: &mut State| {
             while let Next::Do(command) = next_of(state, 2) {
@@ -392,9 +413,11 @@ mod tests {
             standbys.clone()
         };
         assert_eq!(place(&mut state), [(1, 5), (3, 4)].map(|(owner, standby)| (id(owner), id(standby))));
-        done(&mut state, Command::Join { node: describe(6), settings: Vec::new(), level: level::HIGHEST });
-        done(&mut state, Command::Locate { id: id(6), incarnation: 1, machine: "c".to_owned() });
-        assert_eq!(place(&mut state)[2], (id(2), id(6)));
+        if !is_known {
+            join(&mut state);
+        }
+        done(&mut state, Command::Locate { id: id(late), incarnation: 1, machine: "c".to_owned() });
+        assert_eq!(place(&mut state)[2], (id(2), id(late)));
     }
 
     /// Three machines with two nodes each, of which the first ones have slots.
