@@ -12,6 +12,7 @@ mod copies_shown;
 mod dev_cluster;
 mod export;
 mod full_copies;
+mod heirs;
 mod histories;
 mod libraries;
 mod log_servers;

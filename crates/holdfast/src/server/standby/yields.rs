@@ -186,6 +186,10 @@ impl Yields {
             heard.into_iter().for_each(|heard| switchover.lag(to, heard.following.behind_ms, now, acts));
         }
         switchover.tick(now, acts);
+        // The metadata have given it the next term, and the answer was lost: it does not lead that term yet.
+        if switchover.stage() == Stage::Resuming && acts.is_empty() {
+            acts.push(Act::Lead { known: self.shard.term });
+        }
     }
 
     fn act(&mut self, act: Act, switchover: &mut Switchover, acts: &mut Vec<Act>) {
@@ -237,10 +241,16 @@ impl Yields {
                             switchover.serves_again(acts);
                         }
                     }
-                    // It would stay frozen. The next life leads the shard, if the metadata leave it here.
                     Err(why) => {
                         let why = format!("shard {} was not taken over, and is not led again: {why}", self.shard.id.0);
-                        begin_again(self.ownership.again(), &self.node, &why);
+                        if copies.is_over() {
+                            // It would stay frozen. The next life leads the shard, if the metadata leave it here.
+                            begin_again(self.ownership.again(), &self.node, &why);
+                        } else {
+                            // It asks again, unless a standby that was slow to take over has the shard by then.
+                            tracing::warn!("{why}");
+                            thread::park_timeout(Duration::from_millis(self.patience.asking_ms));
+                        }
                     }
                 }
             }
