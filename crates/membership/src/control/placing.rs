@@ -190,10 +190,12 @@ fn of_shard(map: &Map, up: &BTreeSet<NodeId>, copies: usize, shard: &Shard) -> N
     }
     let of = |number: &NodeNumber| map.nodes().iter().find(|node| node.number == number.0);
     let used: BTreeSet<&str> = shard.standbys.keys().filter_map(of).chain([owner]).map(|node| &*node.machine).collect();
-    let reserved = reserved(map, copies, shard);
+    let (reserved, ring) = (reserved(map, copies, shard), Ring::of(map, up, copies));
+    // The one that the group was made for may not answer for a moment, or not yet to a leader that has just begun.
+    let is_left = |node: &Node| reserved.contains(&node.id) || ring.leaves(owner, node);
     let may = |node: &&Node| {
         let has_log = shard.settled.iter().any(|acceptor| acceptor.node == node.id);
-        has_log && is_free(map, up, node) && !reserved.contains(&node.id) && !used.contains(&*node.machine)
+        has_log && is_free(map, up, node) && !is_left(node) && !used.contains(&*node.machine)
     };
     // In the order of the places: the first ones were chosen for it.
     let mut places = group.places.iter().filter_map(|place| map.member(place.member));
@@ -229,6 +231,48 @@ fn reserved(map: &Map, copies: usize, shard: &Shard) -> BTreeSet<NodeId> {
         .collect()
 }
 
+/// Machines with nodes as a ring: each shard's standbys are on those that follow its owner's. Any other order may leave the
+/// last shard with a node of its own machine.
+struct Ring<'a> {
+    machines: BTreeSet<&'a str>,
+    copies: usize,
+    /// The owners of shards that have no group yet.
+    waiting: Vec<&'a Node>,
+}
+
+impl<'a> Ring<'a> {
+    fn of(map: &'a Map, up: &BTreeSet<NodeId>, copies: usize) -> Self {
+        let waiting =
+            map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0 && map.group_of(shard).is_none());
+        let owners = waiting.filter_map(|shard| map.member(shard.owner)).filter(|owner| up.contains(&owner.id));
+        let machines = map.nodes().iter().filter(|node| !node.lost && !node.machine.is_empty());
+        Self { machines: machines.map(|node| &*node.machine).collect(), copies, waiting: owners.collect() }
+    }
+
+    fn at(&self, node: &Node) -> Option<usize> {
+        self.machines.iter().position(|machine| *machine == node.machine)
+    }
+
+    /// Machines from the owner's to the node's.
+    fn distance(&self, owner: &Node, node: &Node) -> usize {
+        match (self.at(owner), self.at(node)) {
+            (Some(owner), Some(node)) => (node + self.machines.len() - owner) % self.machines.len(),
+            // Behind all others.
+            _ => self.machines.len(),
+        }
+    }
+
+    fn is_due(&self, owner: &Node, node: &Node) -> bool {
+        (1..self.copies).contains(&self.distance(owner, node))
+    }
+
+    /// True if a node is to be left to another shard, which has no group yet. A node for this owner's may be there later.
+    fn leaves(&self, owner: &Node, node: &Node) -> bool {
+        let is_others = |other: &&Node| other.id != owner.id && self.is_due(other, node);
+        !self.is_due(owner, node) && self.waiting.iter().any(is_others)
+    }
+}
+
 /// The group of a shard that has none: places on as many machines, the owner's first, then those of future standbys, then
 /// log-servers, then others.
 fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Shard, &Node)) -> Next {
@@ -241,26 +285,8 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
     for place in map.groups().iter().flat_map(|group| &group.places) {
         *load.entry(place.member).or_default() += 1;
     }
-    // Machines with nodes as a ring: each shard's standbys are on those that follow its owner's. Any other order may leave
-    // the last shard with a node of its own machine.
-    let machines = map.nodes().iter().filter(|node| !node.lost && !node.machine.is_empty());
-    let machines: BTreeSet<&str> = machines.map(|node| &*node.machine).collect();
-    let at = |machine: &str| machines.iter().position(|other| *other == machine);
-    let distance = |owner: &Node, node: &Node| match (at(&owner.machine), at(&node.machine)) {
-        (Some(owner), Some(node)) => (node + machines.len() - owner) % machines.len(),
-        // Behind all others.
-        _ => machines.len(),
-    };
-    let behind = |node: &Node| distance(owner, node);
-    // A node on one of the next machines may join later. Until then the shard does not take what another one needs.
-    let waiting = map.shards().iter().filter(|other| map.slots_of_shard(other) > 0 && map.group_of(other).is_none());
-    let waiting: Vec<&Node> = waiting
-        .filter_map(|other| map.member(other.owner))
-        .filter(|other| other.id != owner.id && up.contains(&other.id))
-        .collect();
-    let is_due = |owner: &Node, node: &Node| (1..copies).contains(&distance(owner, node));
-    let is_left = |node: &Node| !is_due(owner, node) && waiting.iter().any(|other| is_due(other, node));
-    let rank = |node: &Node| (behind(node), load.get(&node.id).copied().unwrap_or(0), node.number);
+    let ring = Ring::of(map, up, copies);
+    let rank = |node: &Node| (ring.distance(owner, node), load.get(&node.id).copied().unwrap_or(0), node.number);
     let mut used: BTreeSet<&str> = [&*owner.machine].into();
     let mut places = vec![owner.id];
     let mut take = |most: usize, test: &dyn Fn(&Node) -> bool| {
@@ -276,7 +302,8 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
         places.len()
     };
     let reserved = reserved(map, copies, shard);
-    let with_standbys = take(copies, &|node| is_free(map, up, node) && !reserved.contains(&node.id) && !is_left(node));
+    let with_standbys =
+        take(copies, &|node| is_free(map, up, node) && !reserved.contains(&node.id) && !ring.leaves(owner, node));
     let is_log_server = |node: &Node| map.log_servers().iter().any(|server| server.id == node.id);
     take(count, &is_log_server);
     let all = take(count, &|_| true);
@@ -420,6 +447,43 @@ mod tests {
         assert_eq!(place(&mut state)[2], (id(2), id(late)));
     }
 
+    /// Folders for a shard's log are reported at all places, and its owner leads with them.
+    fn settles(state: &mut State, shard: ShardId, members: &[u8]) {
+        let of = |state: &State| state.map(|_| true).shards().iter().find(|of| of.id == shard).unwrap().clone();
+        for n in members {
+            let place = Place { member: id(*n), dir: DEFAULT_DIR.to_owned() };
+            let report = Report { shard, place, incarnation: 1, id: AcceptorId([*n; 16]), streams: 1 };
+            done(state, Command::Group(GroupCommand::Report(report)));
+        }
+        let (known, owner) = (of(state).term, of(state).owner);
+        done(state, Command::Lead(Lead { shard, known, id: owner, incarnation: 1, of_log: 0 }));
+        let (term, acceptors) = (of(state).term, of(state).pending.unwrap().iter().map(|one| one.id).collect());
+        let settle = Settle { shard, id: owner, incarnation: 1, term, acceptors };
+        done(state, Command::Group(GroupCommand::Settle(settle)));
+    }
+
+    /// The second shard's log has its copies, and the third one's has none yet. A leader that has just begun has not heard
+    /// the node that is to be the second shard's standby. It leaves the third shard's alone.
+    #[test]
+    fn a_node_that_does_not_answer_for_a_moment_leaves_no_shard_without_a_standby() {
+        let mut state = of_shards(3, &["a", "b", "c", "a", "b", "c"], &[]);
+        for _ in 0..4 {
+            let Next::Do(command) = next_of(&state, 2) else { panic!("{:?}", next_of(&state, 2)) };
+            done(&mut state, command);
+        }
+        let map = state.map(|_| true);
+        let [first, second, third] = [0, 1, 2].map(|at| map.shards()[at].clone());
+        assert_eq!([&first, &second, &third].map(|shard| map.group_of(shard).is_some()), [true, true, false]);
+        let places: Vec<u8> = map.group_of(&second).unwrap().places.iter().map(|place| place.member.0[0]).collect();
+        assert_eq!(places[..2], [2, 6]);
+        assert!(places.contains(&4), "the node that the third shard needs has a place: {places:?}");
+        settles(&mut state, second.id, &places);
+        let map = state.map(|_| true);
+        let up: BTreeSet<NodeId> = [1, 2, 3, 4, 5].map(id).into();
+        let of_second = of_shard(&map, &up, 2, map.shards().iter().find(|shard| shard.id == second.id).unwrap());
+        assert!(matches!(&of_second, Next::Lacks(_)), "{of_second:?}");
+    }
+
     /// Three machines with two nodes each, of which the first ones have slots.
     #[test]
     fn each_of_three_shards_has_a_standby_on_the_next_machine() {
@@ -457,18 +521,9 @@ mod tests {
             done(&mut state, command);
         }
         assert_eq!(next_of(&state, 2), Next::Nothing, "its owner brings the copies up first");
-        let place = |n: u8| Place { member: id(n), dir: DEFAULT_DIR.to_owned() };
         let shard = ShardId(1);
-        for n in [1, 3, 4] {
-            let report = Report { shard, place: place(n), incarnation: 1, id: AcceptorId([n; 16]), streams: 1 };
-            done(&mut state, Command::Group(GroupCommand::Report(report)));
-        }
         let of = |state: &State| state.map(|_| true).shards().iter().find(|of| of.id == shard).unwrap().clone();
-        let known = of(&state).term;
-        done(&mut state, Command::Lead(Lead { shard, known, id: id(1), incarnation: 1, of_log: 0 }));
-        let (term, acceptors) = (of(&state).term, of(&state).pending.unwrap().iter().map(|one| one.id).collect());
-        let settle = Settle { shard, id: id(1), incarnation: 1, term, acceptors };
-        done(&mut state, Command::Group(GroupCommand::Settle(settle)));
+        settles(&mut state, shard, &[1, 3, 4]);
         let standby = |n: u32| Process { node: NodeNumber(n), life: 1 };
         let pin = |n| Next::Do(Command::Copies(ChangeCopies { shard, change: Change::Pin { standby: standby(n) } }));
         assert_eq!(next_of(&state, 2), pin(3), "the second node is on the owner's machine");
