@@ -73,7 +73,7 @@ def slow(world):
     """Writes of a machine's nodes to the disk take longer."""
     machine = world.rng.choice(world.cluster.machines)
     delay, tracers = int(10 ** world.rng.uniform(3, 5)), []
-    for pid in world.cluster.servers[machine].nodes().values():
+    for pid in world.cluster.servers[machine].children().values():
         words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid), "-e", f"trace={DISK_CALLS}",
                  "-e", f"inject={DISK_CALLS}:delay_enter={delay}"]
         tracers.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))

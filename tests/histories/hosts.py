@@ -1,4 +1,5 @@
 """Machines with copies (`--copies`): on each an agent and its nodes, and perhaps one with a log-server alone. Nobody places anything.
+A further child of each agent is a log-server, which has the machine's vote.
 
 A *machine* is a number, as a node is elsewhere. A *node* of it is that number, and 10 more for each further one: 1 and 11 are those of
 machine 1. Clients use all nodes; processes are started and networks cut machine by machine.
@@ -16,6 +17,7 @@ from network import address
 from wire import Client, Closed, Server
 
 NEXT = 10  # between the numbers of a machine's nodes
+VOTE = 2000  # the place of the log-server among the children of an agent: its port is so far above that of the first node
 FORMS_S = 120  # until everything has its place
 ENDS_S = 30  # until nodes end whose agent has
 MACHINES = 3
@@ -50,6 +52,10 @@ class Machine(Server):
 
     def nodes(self):
         """{number of a node on this machine: its process}."""
+        return {number: pid for number, pid in self.children().items() if number < VOTE}
+
+    def children(self):
+        """{number of a node on this machine, or of the log-server with its vote: its process}."""
         found, agent = {}, self.agent()
         for pid in _children(agent) if agent else []:
             try:
@@ -193,10 +199,14 @@ class Hosts(Cluster):
                 super().start(node)
 
     def process_of(self, node):
-        """Its id; None if it does not run now."""
+        """Its id; None if it does not run now. It may be a machine's vote."""
         if node in self.log_servers:
             return self.servers[node].pid() if self.is_up(node) else None
-        return self.servers[node % NEXT].nodes().get(node // NEXT + 1)
+        return self.servers[node % NEXT].children().get(node // NEXT + 1)
+
+    def vote_of(self, machine):
+        """The log-server with the vote of a machine."""
+        return machine + NEXT * VOTE
 
     def kill(self, node):
         """All processes of a machine."""
@@ -229,8 +239,8 @@ class Hosts(Cluster):
         if machine in self.log_servers:
             pids = [server.pid()]
         else:
-            nodes = list(server.nodes().values())
-            pids = self.rng.choice(([server.agent(), *nodes], [self.rng.choice(nodes)])) if nodes else []
+            children = list(server.children().values())
+            pids = self.rng.choice(([server.agent(), *children], [self.rng.choice(children)])) if children else []
         self.halted[machine] = [pid for pid in pids if send(pid, signal.SIGSTOP)]
 
     def resume(self, machine):

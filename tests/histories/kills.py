@@ -23,6 +23,8 @@ def chosen(world, role):
     cluster = world.cluster
     if role in ("agent", "host"):
         return world.rng.choice(cluster.machines)
+    if role == "vote":
+        return cluster.vote_of(world.rng.choice(cluster.machines))
     if role == "log_server":
         return world.rng.choice(cluster.log_servers) if cluster.log_servers else None
     roles = world.until(cluster.roles, 5)
@@ -88,7 +90,8 @@ ROLES = {
     "standby": "a node that may take a shard over is killed.",
     "agent": "an agent is killed: its nodes end by themselves.",
     "host": "a machine is lost, its agent and all nodes at once: nobody says so, and it comes back.",
-    "leader": "the node that leads the metadata is killed.",
+    "leader": "the process that leads the metadata is killed.",
+    "vote": "the log-server with the vote of a machine is killed; its agent starts it again.",
     "log_server": "the log-server of a third machine is killed.",
 }
 for each in ROLES.items():

@@ -23,8 +23,8 @@ use crate::{ClusterId, NodeId, level};
 /// clients. Before 6 owners did not tell the clients of other nodes of changes (CLIENT TRACKING). Before 7 a cluster
 /// had no settings. Before 8 a transaction could not ask for further keys within an attempt. Before 9 the metadata had
 /// no level, and origins did not say for which user they forward commands. Before 10 the metadata did not know the
-/// machines of nodes. Before 11 there were no shards, and before 13 no standbys. What 9 to 13 have is used at those levels
-/// only.
+/// machines of nodes. Before 11 there were no shards, and before 13 no standbys. What 9 and later ones have is used at those
+/// levels only.
 pub const VERSIONS: (u16, u16) = (level::FIRST, level::HIGHEST);
 
 /// Bytes of the longest body of a handshake: a side that has not proved anything may not send more.
@@ -447,8 +447,8 @@ mod tests {
         for role in [Role::Control, Role::Data, Role::Log, Role::Store] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 14, highest: 14 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 14, highest: 14 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: level::HIGHEST, highest: level::HIGHEST }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: level::HIGHEST, highest: level::HIGHEST }));
         }
     }
 
@@ -475,9 +475,10 @@ mod tests {
         let (at_a, at_b) = converse((a, b""), (party(Some(7), 2), b""), Role::Data, Err(unknown.clone()));
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
+        let (highest, above) = (level::HIGHEST, level::HIGHEST + 1);
         assert_eq!(
-            common_version((15, 16)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 8 to 14, the other 15 to 16"
+            common_version((above, above + 1)).unwrap_err().to_string(),
+            format!("no common protocol version: this node speaks 8 to {highest}, the other {above} to {}", above + 1)
         );
     }
 
@@ -514,7 +515,8 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x08\0\x0e\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let (start, highest) = (&b"\x01HOLDBUS1\x02\x08\0"[..], level::HIGHEST.to_le_bytes());
+        let golden = [start, &highest, b"\x01", &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 

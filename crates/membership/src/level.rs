@@ -9,11 +9,11 @@
 pub const FIRST: u16 = 8;
 
 /// The highest level of this build.
-pub const HIGHEST: u16 = if cfg!(feature = "next-level") { MADE_UP } else { SHARD_PARTICIPANTS };
+pub const HIGHEST: u16 = if cfg!(feature = "next-level") { MADE_UP } else { HOST_VOTES };
 
 /// A level of builds with the feature `next-level` alone, which are for tests of upgrades: no release has it. Snapshots of
 /// the metadata have a format of their own from it on.
-pub const MADE_UP: u16 = 15;
+pub const MADE_UP: u16 = HOST_VOTES + 1;
 
 /// From this level on a cluster has users. An origin names the user of forwarded commands
 /// ([`crate::items::Item::Principal`]) and of parts of transactions, and libraries of functions may come with users.
@@ -40,6 +40,10 @@ pub const STANDBYS: u16 = 13;
 /// From this level on participants of transactions over nodes are shards, and a participant's life is its shard's term.
 /// Below, each node is one, and its life is the number of its starts.
 pub const SHARD_PARTICIPANTS: u16 = 14;
+
+/// From this level on the log-server of a machine votes in the place of its nodes ([`crate::voters`]). No format changes:
+/// agents of builds before start no log-server, and its vote would be lost with a return to one of them.
+pub const HOST_VOTES: u16 = 15;
 
 /// From this level on an owner reports that the folder of a copy was set back to an earlier state. Below, it is reported as
 /// one whose disk has failed.

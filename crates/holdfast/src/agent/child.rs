@@ -10,10 +10,11 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use membership::handshake::Party;
-use membership::{ClusterId, Map, NodeId};
+use membership::{ClusterId, Map, NodeId, level};
 
 use crate::server::process::{set_nonblocking, taken_over};
 
@@ -38,6 +39,8 @@ pub enum Said {
     Serves,
     /// True if the node owns slots.
     Owns(bool),
+    /// It belongs to a cluster in which a machine's log-server votes, and is known there by this host.
+    Belongs(String),
 }
 
 impl Said {
@@ -45,6 +48,7 @@ impl Said {
         match self {
             Self::Serves => "serves\n".to_owned(),
             Self::Owns(owns) => format!("owns {owns}\n"),
+            Self::Belongs(host) => format!("belongs {host}\n"),
             Self::Lives(Life { party, members }) => {
                 let Party { cluster, node, incarnation } = party;
                 let cluster = cluster.map_or_else(|| "-".to_owned(), |cluster| cluster.to_string());
@@ -59,6 +63,7 @@ impl Said {
         let mut words = line.split(' ');
         match words.next()? {
             "serves" => Some(Self::Serves),
+            "belongs" => Some(Self::Belongs(words.next()?.to_owned())),
             "owns" => Some(Self::Owns(words.next()?.parse().ok()?)),
             "lives" => {
                 let (node, incarnation) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -85,6 +90,8 @@ struct Link {
     said: Mutex<Option<Life>>,
     /// True if the node owns slots, as it has last said.
     owns: Mutex<Option<bool>>,
+    /// Whether it has said that it belongs to a cluster.
+    belongs: AtomicBool,
     /// The socket at which its agent asks it.
     door: Option<UnixListener>,
     /// The life, before the map is known.
@@ -115,14 +122,8 @@ pub fn begin() {
         // An agent that does not read must not stop this process.
         set_nonblocking(pipe).ok()?;
         let pipe = File::from(taken_over(pipe));
-        Some(Link {
-            pipe: Mutex::new(pipe),
-            number,
-            said: Mutex::default(),
-            owns: Mutex::default(),
-            door,
-            life: OnceLock::new(),
-        })
+        let (said, life, owns, belongs) = Default::default();
+        Some(Link { pipe: Mutex::new(pipe), number, said, owns, belongs, door, life })
     };
     LINK.get_or_init(begun);
 }
@@ -151,10 +152,14 @@ pub fn lives(node: NodeId, incarnation: u64) {
     }
 }
 
-/// Tells the agent where members are, which life this is, and whether it owns slots, if the map has news of that.
+/// Tells the agent where members are, which life this is, whether it owns slots, and that it belongs to a cluster, if the
+/// map has news of that.
 pub fn heed(map: &Map) {
     let Some((link, (node, incarnation))) = link().and_then(|link| Some((link, *link.life.get()?))) else { return };
-    let members = map.members().filter(|member| !member.lost && !member.host.contains(' ')).take(MEMBERS_MAX);
+    let mut members: Vec<_> = map.members().filter(|member| !member.lost && !member.host.contains(' ')).collect();
+    // One that votes may lead, or knows what does.
+    members.sort_by_key(|member| !member.voter);
+    let members = members.into_iter().take(MEMBERS_MAX);
     let members = members.map(|member| (member.host.clone(), member.bus_port)).collect();
     let life = Life { party: Party { cluster: map.cluster(), node, incarnation }, members };
     let mut said = link.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,6 +172,19 @@ pub fn heed(map: &Map) {
     if link.owns.lock().unwrap_or_else(PoisonError::into_inner).replace(owns) != Some(owns) {
         say(link, &Said::Owns(owns));
     }
+    if let Some(host) = host_for_votes(map, node)
+        && !link.belongs.swap(true, SeqCst)
+    {
+        say(link, &Said::Belongs(host.to_owned()));
+    }
+}
+
+/// The host by which others know this node, if a log-server of its machine may join the cluster and vote.
+///
+/// Below that level a build may come back whose agents start none: its vote would be gone.
+fn host_for_votes(map: &Map, node: NodeId) -> Option<&str> {
+    map.cluster().filter(|_| map.level() >= level::HOST_VOTES)?;
+    map.member(node).map(|member| member.host.as_str()).filter(|host| !host.is_empty() && !host.contains(' '))
 }
 
 /// This process accepts connections.
@@ -191,11 +209,36 @@ mod tests {
             let line = said.line();
             assert_eq!(Said::read(line.strip_suffix('\n').unwrap()), Some(said));
         }
-        for said in [Said::Serves, Said::Owns(true), Said::Owns(false)] {
+        for said in [Said::Serves, Said::Owns(true), Said::Owns(false), Said::Belongs("fe80::1".to_owned())] {
             assert_eq!(Said::read(said.line().trim_end()), Some(said));
         }
-        for other in ["", "lives", "lives x 1 -", "lives 07 1 - host", "owns", "owns much", "dances"] {
+        for other in ["", "lives", "lives x 1 -", "lives 07 1 - host", "owns", "owns much", "belongs", "dances"] {
             assert_eq!(Said::read(other), None, "{other}");
         }
+    }
+    /// Before `finalize` nothing has happened that an earlier build could not go on with.
+    #[test]
+    fn no_log_server_joins_a_cluster_below_its_level() {
+        let (id, host) = (NodeId([7; 20]), "10.0.0.1".to_owned());
+        let member = membership::map::Node {
+            id,
+            host,
+            number: 1,
+            port: 6379,
+            bus_port: 16379,
+            client_port: 7379,
+            incarnation: 1,
+            epoch: 0,
+            lost: false,
+            level: level::HIGHEST,
+            machine: "one".to_owned(),
+            voter: true,
+        };
+        let of = |cluster, level| Map::new(cluster, 1, 1, vec![member.clone()], Vec::new()).with_level(level);
+        let cluster = Some(ClusterId([8; 20]));
+        assert_eq!(host_for_votes(&of(cluster, level::HOST_VOTES), id), Some("10.0.0.1"));
+        assert_eq!(host_for_votes(&of(cluster, level::HOST_VOTES - 1), id), None);
+        assert_eq!(host_for_votes(&of(None, level::HOST_VOTES), id), None);
+        assert_eq!(host_for_votes(&of(cluster, level::HOST_VOTES), NodeId([9; 20])), None);
     }
 }

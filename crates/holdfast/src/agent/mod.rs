@@ -5,6 +5,9 @@
 //! children, and starts one again that has ended. Because it waits for its children it can prove that one has ended
 //! (rule S12), and tells the cluster so. A child that ends in order, at `SHUTDOWN`, ends all.
 //!
+//! One more child is a log-server, which holds the machine's vote on the metadata. It has no data, so whatever becomes of a
+//! node, the vote is there, and none of those that lead the metadata has to do with keys.
+//!
 //! Metrics and clients of Sentinel have one port for the machine. The parent answers there, and asks its children.
 
 mod bereaved;
@@ -33,7 +36,7 @@ use self::doors::{Asked, Doors};
 use crate::server::log::Log;
 use crate::server::process::{PidFile, Signals};
 use crate::server::supervisor::Supervisor;
-use crate::server::{chance, clock, machine, member, sentinel};
+use crate::server::{chance, clock, log_server, machine, member, sentinel};
 
 /// The longest wait for a signal: what children say is read then at the latest.
 const TICK: Duration = Duration::from_millis(20);
@@ -52,7 +55,8 @@ pub fn run(args: &[Vec<u8>]) -> Option<ExitCode> {
     let mut no_input = || Ok(Vec::new());
     let values = load(&arguments, &Disk, &mut no_input).ok()?.values;
     let settings = Settings::of(&values);
-    if settings.cluster_copies < 2 {
+    // Without the machine's log-server its vote would be gone.
+    if settings.cluster_copies < 2 && !(settings.takes_part_in_cluster() && has_log_server(&settings)) {
         return None;
     }
     Some(match watch(args, &settings) {
@@ -75,6 +79,11 @@ pub fn check(settings: &Settings) -> Result<(), String> {
     Err("cluster-copies above 1 has this server start others with its settings: give them in a file or on the command line, not by standard input".to_owned())
 }
 
+/// True if the log-server of this machine is, or may be, a member of a cluster.
+fn has_log_server(settings: &Settings) -> bool {
+    log_server::is_kept_in(&plan::dir_of_log_server(Path::new(OsStr::from_bytes(&settings.dir))))
+}
+
 fn watch(args: &[Vec<u8>], settings: &Settings) -> Result<ExitCode, Box<dyn Error>> {
     if !settings.takes_part_in_cluster() {
         return Err("cluster-copies above 1 needs a cluster: set cluster-seeds, or cluster-enabled yes".into());
@@ -93,6 +102,10 @@ fn watch(args: &[Vec<u8>], settings: &Settings) -> Result<ExitCode, Box<dyn Erro
     let starting = supervisor.starting();
     let host = machine::name(settings.cluster_host.as_deref(), &dir.join("cluster"))?;
     let plans = plan::children(args, settings, &dir, &host)?;
+    let log_server = plan::log_server(args, settings, &dir, &host)?;
+    std::fs::create_dir_all(&log_server.dir)
+        .map_err(|error| format!("can't make the directory {}: {error}", log_server.dir.display()))?;
+    let log_server = (log_server, has_log_server(settings));
     let pids = std::process::id();
     tracing::info!(
         "Holdfast {} starts {} nodes of machine {host}, PID: {pids}",
@@ -110,7 +123,7 @@ fn watch(args: &[Vec<u8>], settings: &Settings) -> Result<ExitCode, Box<dyn Erro
     let doors = Arc::new(Doors::open(plans.len())?);
     metrics::start(settings, &doors)?;
     sentinel::start(settings, Asked::new(&doors))?;
-    let mut children = Children::start(plans, Bereaved::new(parent), &doors)?;
+    let mut children = Children::start(plans, log_server, Bereaved::new(parent), &doors)?;
     let mut starting = Some(starting);
     let mut pid_file = None;
     let outcome = loop {

@@ -1,24 +1,109 @@
-//! The children of a machine: how many there are, and by which settings each runs.
+//! The children of a machine: how many nodes there are, the log-server that holds the machine's vote, and by which
+//! settings each runs.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use node::config::{Arguments, Disk, Settings, load, seeds};
 
 use super::dir_of;
+use crate::server::member::BUS;
+
+/// From the ports of a machine's first node to those of its log-server.
+const TO_LOG_SERVER: u16 = 2_000;
 
 /// A child that is to run.
 #[derive(Debug)]
 pub struct Plan {
-    /// Its number, from 1.
-    pub number: usize,
-    /// The arguments of `holdfast server`.
+    /// What it is.
+    pub part: Part,
+    /// The arguments of the program.
     pub arguments: Vec<Vec<u8>>,
     /// Its settings.
     pub settings: Settings,
     /// Its directory.
     pub dir: PathBuf,
+}
+
+/// What a child is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// `holdfast server`; its number, from 1.
+    Node(usize),
+    /// `holdfast log-server`, which holds the machine's vote.
+    LogServer,
+}
+
+impl Part {
+    /// The command.
+    pub fn command(self) -> &'static str {
+        match self {
+            Self::Node(_) => "server",
+            Self::LogServer => "log-server",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(number) => write!(f, "Node {number}"),
+            Self::LogServer => f.write_str("The log-server"),
+        }
+    }
+}
+
+/// The directory of the log-server of a machine, in the machine's.
+pub fn dir_of_log_server(dir: &Path) -> PathBuf {
+    dir.join("agent")
+}
+
+/// The log-server that holds the machine's vote. It is asked at the port of the first node and 2000, and hears other nodes
+/// at that node's port for them and 2000.
+///
+/// # Errors
+/// The settings cannot be used. In words.
+pub fn log_server(args: &[Vec<u8>], settings: &Settings, dir: &Path, host: &str) -> Result<Plan, String> {
+    // Near the end of all ports it is below.
+    let above = |port: u16| port.checked_add(TO_LOG_SERVER).unwrap_or(port - TO_LOG_SERVER);
+    let port = if settings.port == 0 { 0 } else { above(settings.port) };
+    let nodes = match settings.cluster_port {
+        0 => settings.port_of_clients().checked_add(BUS).ok_or("cluster-port: port + 10000 is no port, name one")?,
+        port => port,
+    };
+    let dir = dir_of_log_server(dir);
+    let text = |port: u16| port.to_string().into_bytes();
+    let mut own = vec![
+        ("port", text(port)),
+        ("tls-port", text(0)),
+        ("cluster-port", text(above(nodes))),
+        ("log-dirs", OsString::from(dir.join("logs")).into_vec()),
+        ("dir", OsString::from(&dir).into_vec()),
+        ("cluster-host", host.as_bytes().to_vec()),
+        ("supervised", b"no".to_vec()),
+        ("pidfile", Vec::new()),
+    ];
+    if settings.cluster_seeds.is_empty() {
+        // One that joins is told where nodes are. Others know.
+        own.push(("cluster-seeds", format!("127.0.0.1:{}@{nodes}", settings.port_of_clients()).into_bytes()));
+    }
+    planned(Part::LogServer, args, own.into_iter().map(|(name, value)| (name.to_owned(), value)), dir)
+}
+
+/// A child by the machine's settings, and by these of its own.
+fn planned(
+    part: Part,
+    args: &[Vec<u8>],
+    own: impl IntoIterator<Item = (String, Vec<u8>)>,
+    dir: PathBuf,
+) -> Result<Plan, String> {
+    let own = own.into_iter().flat_map(|(name, value)| [format!("--{name}").into_bytes(), value]);
+    let arguments: Vec<Vec<u8>> = args.iter().cloned().chain(own).collect();
+    let mut no_input = || Ok(Vec::new());
+    let loaded = load(&Arguments::parse(&arguments), &Disk, &mut no_input).map_err(|why| why.to_string())?;
+    Ok(Plan { part, arguments, settings: Settings::of(&loaded.values), dir })
 }
 
 /// How many nodes a machine needs, so that all machines together have every copy: at most one for each shard, as two copies
@@ -82,11 +167,7 @@ fn child(
     if number > 1 {
         own.push(("unixsocket".to_owned(), Vec::new()));
     }
-    let own = own.into_iter().flat_map(|(name, value)| [format!("--{name}").into_bytes(), value]);
-    let arguments: Vec<Vec<u8>> = args.iter().cloned().chain(own).collect();
-    let mut no_input = || Ok(Vec::new());
-    let loaded = load(&Arguments::parse(&arguments), &Disk, &mut no_input).map_err(|why| why.to_string())?;
-    Ok(Plan { number, arguments, settings: Settings::of(&loaded.values), dir })
+    planned(Part::Node(number), args, own, dir)
 }
 
 #[cfg(test)]
@@ -157,6 +238,23 @@ mod tests {
         assert!(plans.iter().all(|plan| plan.settings.pidfile.is_none()), "the agent's");
         assert_eq!((&first.dir, &second.dir), (&dir, &dir.join("copy-2")));
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn the_log_server_has_a_directory_and_ports_of_its_own() {
+        let of = |args: &[&str]| {
+            let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+            let loaded = load(&Arguments::parse(&args), &Disk, &mut || Ok(Vec::new())).unwrap();
+            log_server(&args, &Settings::of(&loaded.values), Path::new("/data"), "host-1").unwrap()
+        };
+        let plan = of(&["--log-dirs", "a", "b", "--cluster-enabled", "yes", "--pidfile", "/run/pid"]);
+        let Settings { port, cluster_port, log_dirs, cluster_seeds, pidfile, .. } = &plan.settings;
+        assert_eq!((*port, *cluster_port), (8379, 18379));
+        assert_eq!(log_dirs, &[b"/data/agent/logs".to_vec()]);
+        assert_eq!((&cluster_seeds[..], pidfile), (&b"127.0.0.1:6379@16379"[..], &None));
+        let plan = of(&["--port", "0", "--tls-port", "7000", "--cluster-port", "9000", "--cluster-seeds", "a:1"]);
+        let Settings { port, tls_port, cluster_port, cluster_seeds, .. } = &plan.settings;
+        assert_eq!((*port, *tls_port, *cluster_port, &cluster_seeds[..]), (0, 0, 11000, &b"a:1"[..]));
     }
 
     #[test]

@@ -177,7 +177,10 @@ impl<'a> Rolling<'a> {
     fn target(&self, member: &Member) -> Option<Target> {
         let (host, port) = member.address.rsplit_once(':')?;
         let port = self.ports.get(&member.id).copied().map_or_else(|| port.parse().ok(), Some)?;
-        Some(self.options.target.at(host.to_owned(), port))
+        let mut target = self.options.target.at(host.to_owned(), port);
+        // A log-server has no port with TLS.
+        target.tls.tls &= !member.is_log_server;
+        Some(target)
     }
 
     /// The build of a member.
@@ -202,6 +205,10 @@ impl<'a> Rolling<'a> {
         let place = &member.address;
         if !member.is_up {
             return Some(format!("{place} is not up"));
+        }
+        if member.is_log_server && place.ends_with(":0") {
+            // It answers nobody. The agent of its machine, which has only ports with TLS, restarts it with the nodes.
+            return None;
         }
         match self.build(member) {
             Err(why) => Some(format!("{place} does not answer: {why}")),

@@ -36,7 +36,7 @@ use super::switch::Switch;
 use crate::agent::child;
 
 /// Between the port for clients and that for nodes, as in Redis.
-const BUS: u16 = 10_000;
+pub const BUS: u16 = 10_000;
 
 /// The folder of a node's metadata.
 fn folder(settings: &Settings) -> PathBuf {

@@ -63,6 +63,10 @@ impl Host {
         command
     }
 
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     pub fn said(&self) -> String {
         fs::read_to_string(self.dir.path().join("output")).unwrap()
     }
@@ -71,9 +75,33 @@ impl Host {
         wait(text, || self.said().contains(text).then_some(()));
     }
 
+    /// Its nodes, the oldest process first.
+    pub fn nodes(&self) -> Vec<u32> {
+        let log_server = self.log_server();
+        children_of(self.process.id()).into_iter().filter(|pid| Some(*pid) != log_server).collect()
+    }
+
+    /// Its log-server, if one was started.
+    pub fn log_server(&self) -> Option<u32> {
+        let said = self.said();
+        let pid = said.rsplit_once("The log-server of this machine is started, PID: ")?.1.lines().next()?.parse();
+        Some(pid.unwrap())
+    }
+
     /// Its one node.
     pub fn node(&self) -> u32 {
-        wait("it has a child", || children_of(self.process.id()).first().copied())
+        wait("it has a node", || self.nodes().first().copied())
+    }
+
+    /// Where it was, for another start.
+    fn left(&mut self) -> (u16, Scratch) {
+        (self.port, std::mem::replace(&mut self.dir, Scratch::new()))
+    }
+
+    /// One that has ended starts with its directory.
+    pub fn again(&mut self, start: impl FnOnce(u16, Scratch) -> Self) {
+        let (port, dir) = self.left();
+        *self = start(port, dir);
     }
 
     pub fn ends(&mut self) -> ExitStatus {
@@ -83,6 +111,9 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", holdfast(&["cluster", "status", "-p", &self.port.to_string()]));
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
         if std::thread::panicking() {
@@ -111,6 +142,13 @@ impl Hosts {
 
     /// With further settings of each machine.
     pub fn with(shards: u16, more: [Vec<String>; 3]) -> Self {
+        let hosts = Self::without_copies(shards, more);
+        hosts.has_standby(0);
+        hosts
+    }
+
+    /// As [`Self::with`], and no copies are awaited.
+    pub fn without_copies(shards: u16, more: [Vec<String>; 3]) -> Self {
         let of_machine = if shards == 1 { 1 } else { 2 };
         let first = free_ports(3 * of_machine);
         let ports = [0, 1, 2].map(|host| first + host * of_machine);
@@ -121,7 +159,6 @@ impl Hosts {
             let host = hosts.start(port, Scratch::new());
             hosts.hosts.push(host);
         }
-        hosts.has_standby(0);
         hosts
     }
 
@@ -137,7 +174,18 @@ impl Hosts {
     pub fn restart(&mut self, at: usize) {
         signal("TERM", self.hosts[at].process.id());
         assert!(self.hosts[at].ends().success());
-        let (port, dir) = (self.hosts[at].port, std::mem::replace(&mut self.hosts[at].dir, Scratch::new()));
+        self.again(at);
+    }
+
+    /// A machine that has ended is started with its directory, and with these further settings.
+    pub fn starts_again(&mut self, at: usize, more: Vec<String>) {
+        self.more.insert(self.hosts[at].port, more);
+        self.again(at);
+    }
+
+    /// A machine that has ended is started with its directory.
+    pub fn again(&mut self, at: usize) {
+        let (port, dir) = self.hosts[at].left();
         self.hosts[at] = self.start(port, dir);
     }
 
@@ -249,11 +297,11 @@ fn three_commands_make_a_cluster_that_goes_on_without_any_process() {
 #[test]
 fn three_shards_on_three_machines_go_on_without_any_of_them() {
     let mut hosts = Hosts::new(3);
-    assert!(hosts.hosts.iter().all(|host| children_of(host.process.id()).len() == 2));
+    assert!(hosts.hosts.iter().all(|host| host.nodes().len() == 2));
     hosts.sets(0, 60);
     // Every node once, and so every owner.
     for at in 0..3 {
-        for node in children_of(hosts.hosts[at].process.id()) {
+        for node in hosts.hosts[at].nodes() {
             signal("KILL", node);
             hosts.sets((at + 1) % 3, 20);
             hosts.has_standby((at + 1) % 3);
@@ -277,7 +325,7 @@ fn the_nodes_of_a_machine_end_one_after_another() {
     let mut hosts = Hosts::new(3);
     hosts.sets(0, 30);
     let machine = 1;
-    let (port, nodes) = (hosts.hosts[machine].port, children_of(hosts.hosts[machine].process.id()));
+    let (port, nodes) = (hosts.hosts[machine].port, hosts.hosts[machine].nodes());
     // The numbers of its nodes that own shards.
     let owners = |status: &str| {
         let owned = status.lines().filter(|line| line.contains("  always  "));
@@ -291,7 +339,8 @@ fn the_nodes_of_a_machine_end_one_after_another() {
     assert!(nodes.iter().all(|node| !is_there(*node)));
     let said = hosts.hosts[machine].said();
     let asked: Vec<&str> = said.split(" is asked to end").collect();
-    assert_eq!(asked.len(), 3, "{said}");
+    assert_eq!(asked.len(), 4, "{said}");
+    assert!(asked[2].lines().last().unwrap().contains("The log-server"), "{said}");
     if let [owner] = first[..] {
         let line = asked[0].lines().last().unwrap();
         assert!(line.contains(&format!("Node {owner} of this machine")), "{line}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::agent::{Host, Hosts, children_of, signal, wait};
+use crate::agent::{Host, Hosts, signal, wait};
 use crate::log_servers::holdfast;
 use crate::metrics::get;
 use crate::sentinel::Client;
@@ -42,7 +42,7 @@ fn one_port_has_the_metrics_of_all_nodes_and_outlives_each() {
     assert!(get(port, "/readyz").starts_with("HTTP/1.1 200"));
 
     // A node that does not answer hides no other one's metrics.
-    let second = *children_of(host.process.id()).iter().max().unwrap();
+    let second = *host.nodes().iter().max().unwrap();
     signal("STOP", second);
     until(port, "holdfast_node_up{node=\"2\"}", "0");
     until(port, "holdfast_node_up{node=\"1\"}", "1");
@@ -52,7 +52,7 @@ fn one_port_has_the_metrics_of_all_nodes_and_outlives_each() {
     signal("CONT", second);
     until(port, "holdfast_node_up{node=\"2\"}", "1");
 
-    for node in children_of(host.process.id()) {
+    for node in host.nodes() {
         signal("KILL", node);
         assert!(get(port, "/healthz").starts_with("HTTP/1.1 200"));
         wait("it is ready again", || get(port, "/readyz").starts_with("HTTP/1.1 200").then_some(()));

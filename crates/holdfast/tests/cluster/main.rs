@@ -4,6 +4,7 @@
 mod agent;
 mod agent_former;
 mod agent_ports;
+mod agent_votes;
 #[path = "../../../membership/tests/clusters/certificates.rs"]
 mod certificates;
 mod client_states;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
+use tokio::time::timeout;
 
-use super::agent::Agent;
+use super::agent::{Agent, COMMAND};
 use crate::meta::{Command, Describe, SHARDS};
 use crate::{NodeId, level, voters};
 
@@ -28,7 +29,10 @@ impl Agent {
                 let now = (self.clock)();
                 self.volatile().leases.lead(term, now);
                 self.look_at_shards();
-                if let Err(why) = self.duty().await {
+                // A change that has not come to its end by then may have begun in an earlier term of this node, and may not
+                // end at all. The next look goes on with what is left of it.
+                let done = timeout(COMMAND, self.duty()).await;
+                if let Err(why) = done.unwrap_or_else(|_| Err("a change of the members is not committed".to_owned())) {
                     tracing::debug!("as the leader of the metadata: {why}");
                 }
                 self.place_copies().await;
@@ -59,6 +63,12 @@ impl Agent {
             let change = ChangeMembers::ReplaceAllVoters(to.clone());
             return self.raft.change_membership(change, true).await.map(drop).map_err(|why| why.to_string());
         }
+        let is_settled = self.machine.look(|applied| applied.members.log_id() == metrics.membership_config.log_id());
+        if is_settled && !members.voter_ids().any(|id| id == self.me()) {
+            // Raft has such a leader step down, and may miss the moment: then it would lead on without a vote.
+            self.hand_over().await;
+            return Ok(());
+        }
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let wanted: Vec<NodeId> = nodes.iter().filter(|(_, lost)| !lost).map(|(id, _)| *id).collect();
         let failed = |why: &dyn std::fmt::Display| why.to_string();
@@ -82,7 +92,13 @@ impl Agent {
         let answering = self.answering(&wanted);
         let may_vote = |id: &&NodeId| voters.contains(id) || keeps_up(id) && answering.contains(id);
         let map = self.machine.map();
-        let present = map.members().filter(|node| !node.lost).map(|node| (node.id, &*node.machine));
+        let has_host_votes = map.level() >= level::HOST_VOTES;
+        let present = map.members().filter(|member| !member.lost).map(|member| {
+            let is_log_server = map.log_servers().iter().any(|server| server.id == member.id);
+            // One that cannot vote yet takes the vote of no node.
+            let is_for_host = has_host_votes && is_log_server && may_vote(&&member.id);
+            voters::Candidate { id: member.id, machine: &member.machine, is_for_host }
+        });
         let chosen = voters::choose(present, VOTERS_MAX);
         let next: BTreeSet<NodeId> = chosen.iter().filter(may_vote).copied().collect();
         if next != voters && !next.is_empty() {

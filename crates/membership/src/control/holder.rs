@@ -39,7 +39,8 @@ impl Agent {
         if self.volatile().host.is_none() {
             self.find_host().await;
         }
-        let command = Command::Alive { node: self.describe(), settings: self.agreed(), level: 0 };
+        let node = self.describe();
+        let command = Command::Alive { node: node.clone(), settings: self.agreed(), level: 0 };
         let (mut told, mut attempts) = (String::new(), 0);
         loop {
             let why = match self.submit(&command).await {
@@ -49,6 +50,8 @@ impl Agent {
                     "the cluster has forgotten this node; with an empty dir it would join as a new one".to_owned()
                 }
                 Ok(Response::Refused(why)) => format!("the cluster refuses this node: {why}"),
+                // The answer may have been late. On a slow disk every answer is, and each further try slows it more.
+                Err(_) if self.known(node.id).as_ref() == Some(&node) => return,
                 Err(why) => why,
             };
             self.wait_with(why, &mut told, &mut attempts).await;

@@ -274,7 +274,7 @@ impl<'a> Ring<'a> {
 }
 
 /// The group of a shard that has none: places on as many machines, the owner's first, then those of future standbys, then
-/// log-servers, then others.
+/// log-servers of machines without nodes, then others.
 fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Shard, &Node)) -> Next {
     let name = format!("{NAME}{}", shard.id.0);
     if map.groups().iter().any(|group| group.name == name) {
@@ -305,7 +305,10 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
     let with_standbys =
         take(copies, &|node| is_free(map, up, node) && !reserved.contains(&node.id) && !ring.leaves(owner, node));
     let is_log_server = |node: &Node| map.log_servers().iter().any(|server| server.id == node.id);
-    take(count, &is_log_server);
+    let has_nodes = |machine: &str| map.nodes().iter().any(|node| !node.lost && node.machine == machine);
+    // One beside nodes is there for its machine's vote. A place at a node may become that of a standby.
+    take(count, &|node| is_log_server(node) && !has_nodes(&node.machine));
+    take(count, &|node| !is_log_server(node));
     let all = take(count, &|_| true);
     if with_standbys < copies || all < count {
         return Next::Lacks(format!(
@@ -393,6 +396,11 @@ mod tests {
             members(&next_of(&cluster(&["a", "b", "c", "d"], &["e"]), 3)),
             [1, 2, 3].map(id),
             "or more standbys"
+        );
+        assert_eq!(
+            members(&next_of(&cluster(&["a", "b", "c"], &["a", "b", "c"]), 2)),
+            [1, 2, 3].map(id),
+            "log-servers beside nodes only vote"
         );
         for few in [&["a", "b"][..], &["a", "a", "a", "b"], &["a"]] {
             assert!(

@@ -9,6 +9,7 @@ mod harness;
 mod data_links;
 mod forming;
 mod groups;
+mod host_votes;
 mod leases;
 mod libraries;
 mod members;

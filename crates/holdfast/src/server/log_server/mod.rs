@@ -30,6 +30,7 @@ use super::process::{self, PidFile, Signals};
 use super::supervisor::Supervisor;
 use super::title::Title;
 use super::{copies, enter_dir, lossy, member};
+use crate::agent::child;
 
 /// The folder of the metadata, which is not that of a node: neither process takes the other's for its own.
 const METADATA: &str = "log-server";
@@ -49,9 +50,15 @@ pub fn run(args: &[Vec<u8>]) -> ExitCode {
     }
 }
 
+/// True if `dir` has the metadata of a log-server that has it as `dir`.
+pub fn is_kept_in(dir: &Path) -> bool {
+    Control::is_kept_in(&dir.join(METADATA))
+}
+
 fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     // Before any thread is started, so that all of them leave the signals to the one that waits.
     let signals = Signals::hold();
+    child::begin();
     let loaded = super::configuration(&options::of(args))?;
     let names = |name: &str| options::names(&loaded, name);
     let (has_dirs, has_dir, ignored) = (names("log-dirs"), names("dir"), options::without_effect(&loaded));
@@ -67,11 +74,13 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     if settings.cluster_seeds.is_empty() {
         return Err("a log-server needs --cluster-seeds: addresses of nodes of its cluster".into());
     }
-    let log = Log::start(&settings.logfile, settings.loglevel, "")
+    let log = Log::start(&settings.logfile, settings.loglevel, child::name())
         .map_err(|error| format!("can't open the log file {}: {error}", lossy(&settings.logfile)))?;
     log.set_level(settings.loglevel);
     tracing::info!("Holdfast {} log-server is starting, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id());
-    warnings.iter().chain(&ignored).for_each(|warning| tracing::warn!("{warning}"));
+    // The settings of a machine are those of its nodes.
+    let ignored = if child::is_child() { &[][..] } else { &ignored };
+    warnings.iter().chain(ignored).for_each(|warning| tracing::warn!("{warning}"));
     process::disable_huge_pages(settings.disable_thp);
     process::share_arenas();
     let supervisor = Supervisor::of(settings.supervised);
@@ -94,6 +103,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     tracing::info!("Copies of logs go to {}", folders.names());
     drop(starting);
     supervisor.ready();
+    child::serves();
     let signal = signals.wait();
     tracing::warn!("Received {signal}, shutting down");
     supervisor.stopping();
