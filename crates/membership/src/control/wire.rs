@@ -90,6 +90,13 @@ async fn step(stream: &mut Stream) -> Result<Vec<u8>, NoLink> {
     }
 }
 
+/// Nobody listens at a port of those that the system gives to connections, and it gave this one that very port. Closes it
+/// without a rest, which would keep the port from the node that starts there again.
+fn to_itself(socket: TcpStream) -> std::io::Error {
+    let _ = socket.set_zero_linger();
+    std::io::ErrorKind::ConnectionRefused.into()
+}
+
 /// Connects to a node and shakes hands, over TLS if there is one.
 pub async fn dial(
     place: (&str, u16),
@@ -101,6 +108,9 @@ pub async fn dial(
 ) -> Result<(Stream, Peer), NoLink> {
     let dialing = async {
         let socket = TcpStream::connect(place).await?;
+        if socket.local_addr()? == socket.peer_addr()? {
+            return Err(to_itself(socket).into());
+        }
         socket.set_nodelay(true)?;
         let mut stream = match tls {
             Some(tls) => Stream::Tls(Box::new(tls.connect(socket).await?)),
