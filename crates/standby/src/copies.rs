@@ -123,7 +123,10 @@ impl std::fmt::Display for Refusal {
             Self::OtherTerm(term) => write!(f, "the shard is in term {}", term.get()),
             Self::NotOwner => f.write_str("another process owns the shard"),
             Self::IsOwner => f.write_str("the owner of the shard is no standby of it"),
-            Self::EarlierLife(life) => write!(f, "the node's life {life} is known"),
+            Self::EarlierLife(life) => write!(
+                f,
+                "start {life} of the node is known already: one that was a standby before starts again with an empty dir"
+            ),
             Self::NotPinned => f.write_str("the log does not wait for the standby"),
             Self::IsCut => f.write_str("the log has given up what the standby lacks"),
             Self::NotElectable => f.write_str("the standby may lack what the log has given up"),

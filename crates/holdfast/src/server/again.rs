@@ -8,11 +8,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use std::{env, io};
 
 use membership::meta::{Place, Shard};
 use membership::{Map, NodeId, ShardId};
 use standby::NodeNumber;
+
+use super::clock::monotonic_ms;
+
+/// Tells the next life how many before it have begun again in a row, each soon after its start.
+const IN_A_ROW: &str = "HOLDFAST_AGAIN";
+
+/// A life that has lasted for so many milliseconds is none of a row.
+const LASTED_MS: u64 = 3_000;
+
+/// The first pause before another life in a row, and the longest, in milliseconds.
+const PAUSE_MS: (u64, u64) = (300, 1_200);
 
 /// The process that runs, however it was called.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -42,6 +54,8 @@ pub struct Again {
     has_led: AtomicBool,
     is_wanted: AtomicBool,
     is_over: AtomicBool,
+    /// When this life began, in milliseconds, and how many before it are of one row.
+    began: (u64, u32),
 }
 
 impl Again {
@@ -54,6 +68,22 @@ impl Again {
             has_led: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            began: (monotonic_ms(), env::var(IN_A_ROW).ok().and_then(|row| row.parse().ok()).unwrap_or(0)),
+        }
+    }
+
+    /// How many lives in a row have begun again soon, this one included if it ends now.
+    fn in_a_row(&self, now: u64) -> u32 {
+        let (began, before) = self.began;
+        if now.saturating_sub(began) < LASTED_MS { before.saturating_add(1) } else { 0 }
+    }
+
+    /// The pause before the next life. There is none before the first of a row: a start may find another part than its
+    /// files say. While the metadata have no leader, it may find that again and again.
+    pub fn pause(&self) -> Duration {
+        match self.in_a_row(monotonic_ms()) {
+            0 | 1 => Duration::ZERO,
+            row => Duration::from_millis((PAUSE_MS.0 << (row - 2).min(4)).min(PAUSE_MS.1)),
         }
     }
 
@@ -173,7 +203,8 @@ impl Again {
             return error;
         }
         let name = env::current_exe().unwrap_or_else(|_| Path::new("holdfast").to_owned());
-        Command::new(OWN_PROGRAM).arg0(name).arg("server").args(&self.arguments).exec()
+        let row = self.in_a_row(monotonic_ms()).to_string();
+        Command::new(OWN_PROGRAM).arg0(name).arg("server").args(&self.arguments).env(IN_A_ROW, row).exec()
     }
 }
 
@@ -236,6 +267,15 @@ mod tests {
 
     fn recover(state: &mut State, to: u8) {
         group(state, GroupCommand::Recover(Recover { shard: ShardId(1), to: id(to) }));
+    }
+
+    #[test]
+    fn lives_that_begin_again_in_a_row_do_so_more_and_more_seldom() {
+        let of = |before| Again { began: (monotonic_ms(), before), ..Again::new(&[]) };
+        let pauses = [0, 1, 2, 3, 50].map(|before| of(before).pause().as_millis());
+        assert_eq!(pauses, [0, 300, 600, 1200, 1200]);
+        assert_eq!(of(50).in_a_row(monotonic_ms() + LASTED_MS), 0, "it has lasted");
+        assert_eq!(of(2).in_a_row(monotonic_ms()), 3);
     }
 
     #[test]

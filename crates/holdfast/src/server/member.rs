@@ -544,7 +544,8 @@ pub fn begin_again(again: &Again, node: &Arc<Node>, why: &str) {
     if !node.is_stopping() && again.want() {
         tracing::warn!("This node stops, and starts again: {why}");
         // One that does not serve yet hurries: connections that its machine has taken wait for the next life.
-        let pause = if node.clients().is_empty() { Duration::ZERO } else { ANSWER };
+        let answers = if node.clients().is_empty() { Duration::ZERO } else { ANSWER };
+        let pause = answers.max(again.pause());
         let stopped = Arc::clone(node);
         let stop = move || {
             std::thread::park_timeout(pause);

@@ -102,6 +102,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     // Before any thread is started, so that all of them leave the signals to the one that waits.
     let signals = Signals::hold();
     agent::child::begin();
+    process::show_name();
     let loaded = configuration(args)?;
     let table = Table::new();
     let exists = |name: &[u8]| table.find(name).is_some_and(|command| !command.is_subcommand);

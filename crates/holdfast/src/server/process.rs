@@ -2,13 +2,13 @@
 //! signals.
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
+use std::{fs, io};
 
 use net::descriptors;
 
@@ -231,6 +231,15 @@ pub fn end_with_parent(command: &mut Command) {
             }
             Ok(())
         });
+    }
+}
+
+/// Has `top` and `pgrep` show the process by its name: one that was started by the path `/proc/self/exe` is called `exe`.
+pub fn show_name() {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    if let Some(name) = name.as_deref().and_then(Path::file_name) {
+        // A system without it shows what it shows.
+        let _ = fs::write("/proc/self/comm", name.as_encoded_bytes());
     }
 }
 

@@ -312,7 +312,7 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
     let all = take(count, &|_| true);
     if with_standbys < copies || all < count {
         return Next::Lacks(format!(
-            "the log of shard {} has no copies: {count} machines are needed, {} of them with a node without keys, and {all} are there",
+            "the log of shard {} has no copies: {count} machines are needed, {} of them with a node without keys, and {all} are there (`cluster-host` names a node's machine)",
             shard.id.0,
             copies - 1
         ));

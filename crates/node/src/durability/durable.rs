@@ -151,6 +151,8 @@ impl Durable {
             }
             State::Running => return self.tail.refusal(),
             State::Full(lack) => lack.to_string(),
+            // Nothing is wrong with this node's disk: clients try again, and find the new owner.
+            State::Failed(reason) if self.log.is_superseded() => return Some(format!("CLUSTERDOWN {reason}")),
             State::Failed(reason) => reason,
         };
         Some(format!("MISCONF Errors writing to the AOF file: {why}"))

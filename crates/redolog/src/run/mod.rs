@@ -164,6 +164,8 @@ pub(crate) struct Shared {
     reason: Mutex<Option<String>>,
     fsync: AtomicU8,
     stopping: AtomicBool,
+    /// Another owner has the log.
+    superseded: AtomicBool,
     /// Nothing is taken: another term of the log begins.
     paused: AtomicBool,
     clock: Clock,
@@ -420,8 +422,14 @@ impl Log {
     /// The copies follow another owner: no watermark moves any more, and the log fails with this reason (rule G6).
     pub fn end(&self, reason: String) {
         self.shared.held.iter().for_each(|held| held.end());
+        self.shared.superseded.store(true, SeqCst);
         self.shared.fail(reason);
         self.shared.streams.iter().for_each(|stream| stream.bell.ring());
+    }
+
+    /// True if the log has failed because the copies follow another owner ([`Self::end`]).
+    pub fn is_superseded(&self) -> bool {
+        self.shared.superseded.load(SeqCst)
     }
 
     /// Nanoseconds for which a busy worker should leave records before it rings: a sync takes as long.

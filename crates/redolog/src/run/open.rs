@@ -319,6 +319,7 @@ impl<D: Disk> Ready<D> {
             reason: Mutex::default(),
             fsync: (settings.fsync as u8).into(),
             stopping: AtomicBool::new(false),
+            superseded: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             clock: settings.clock,
             hands: OnceLock::new(),

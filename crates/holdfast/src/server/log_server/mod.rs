@@ -59,6 +59,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     // Before any thread is started, so that all of them leave the signals to the one that waits.
     let signals = Signals::hold();
     child::begin();
+    process::show_name();
     let loaded = super::configuration(&options::of(args))?;
     let names = |name: &str| options::names(&loaded, name);
     let (has_dirs, has_dir, ignored) = (names("log-dirs"), names("dir"), options::without_effect(&loaded));

@@ -70,6 +70,10 @@ pub(in crate::session) fn replica_of(ctx: &mut SessionCtx<'_>) -> Result<Option<
 /// Has this node stand by for the shard of another one.
 fn stand_by(ctx: &mut SessionCtx<'_>, map: &Map, of: u16) -> Result<Flow, Error> {
     let me = ctx.peers.my_place().ok_or(Error::new("ERR this node belongs to no cluster"))?;
+    if primary_of(map, me) == Some(of) {
+        ctx.reply().ok();
+        return Ok(Flow::Done);
+    }
     if me == of {
         return Err(Error::new("ERR Can't replicate myself"));
     }
