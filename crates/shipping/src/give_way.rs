@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 
 /// Nanoseconds between two decisions.
 const LOOK: u64 = 100 * MS;
-/// What is under way when a rest begins has so many nanoseconds to end. Then clients are alone for the rest's.
+/// Bytes that are under way when a rest begins have so many nanoseconds to end. Then clients are alone for [`REST`].
 const SETTLE: u64 = 50 * MS;
 const REST: u64 = 100 * MS;
 /// Decisions between two rests.
@@ -26,7 +26,7 @@ const LEAST: u64 = 8 << 20;
 /// It ends in so many nanoseconds, if the limit allows that: the owner's log waits for the copy, ten minutes at most.
 const ENDS_IN: u64 = 420_000 * MS;
 
-/// What to do now.
+/// The sender's next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// Nothing is sent for so many nanoseconds.

@@ -90,7 +90,7 @@ struct Link {
     said: Mutex<Option<Life>>,
     /// True if the node owns slots, as it has last said.
     owns: Mutex<Option<bool>>,
-    /// Whether it has said that it belongs to a cluster.
+    /// True once the process has said that it belongs to a cluster.
     belongs: AtomicBool,
     /// The socket at which its agent asks it.
     door: Option<UnixListener>,

@@ -17,7 +17,7 @@ const TO_LOG_SERVER: u16 = 2_000;
 /// A child that is to run.
 #[derive(Debug)]
 pub struct Plan {
-    /// What it is.
+    /// The part of the child on its machine.
     pub part: Part,
     /// The arguments of the program.
     pub arguments: Vec<Vec<u8>>,
@@ -27,7 +27,7 @@ pub struct Plan {
     pub dir: PathBuf,
 }
 
-/// What a child is.
+/// The part of a child on its machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
     /// `holdfast server`; its number, from 1.

@@ -329,7 +329,7 @@ impl Agent {
     pub async fn ask(self: &Arc<Self>, target: &Describe, op: Op, body: Vec<u8>) -> Result<Reply, String> {
         let within = if op == Op::Command { COMMAND } else { ASK };
         if target.id == self.me() {
-            // What is written without a majority has no end of its own.
+            // A write without a majority has no end of its own.
             let answered = tokio::time::timeout(within, Box::pin(self.answer(op, &body, level::HIGHEST))).await;
             return answered.map_err(|_| "no answer".to_owned());
         }
