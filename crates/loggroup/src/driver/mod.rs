@@ -321,10 +321,10 @@ impl Driver {
         });
         let is_marking = inner.begins_to_mark();
         self.send_out(inner);
-        let Some(log) = log else { return result };
         if is_marking {
             self.begin_to_mark();
         }
+        let Some(log) = log else { return result };
         if has_changed {
             log.look_at_room();
         }

@@ -37,6 +37,8 @@ impl Driver {
             ports.push((local.id(), Arc::new(local.caller(listener.clone()))));
             ports
         });
+        // The standby may be told of all before its acceptor has said that it wants to hear of it.
+        driver.mark_by_thread();
         let led = driver.lead_from(own, wait);
         if led.is_err() {
             driver.stop();
@@ -106,6 +108,5 @@ impl Driver {
     /// The log runs in the own folder.
     pub fn goes_on(&self, log: &Log) {
         self.attach(log);
-        self.mark_by_thread();
     }
 }

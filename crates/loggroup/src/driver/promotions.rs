@@ -120,6 +120,28 @@ fn copies_lead_in_place() {
     }
 }
 
+/// A standby that begins to read when the rest was told is told, too.
+#[test]
+fn a_standby_that_reads_late_is_told_the_rest() {
+    let (own, heir, other) = (Disks::new(2), Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3));
+    let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&heir, &other]);
+    led.write(10);
+    led.stop();
+    let since = now();
+    let ports = |listener: &Listener| vec![other.port(listener)];
+    let mut wait = |_: quorum::Stage, _: &[quorum::AcceptorId]| since.elapsed() < PATIENCE;
+    let driver =
+        Driver::take_over(&heir.local, plan(2, 2, &[1, 2, 3], None), Limits::default(), ports, &mut wait).unwrap();
+    let floor = driver.tell_rest(&heir.local, Lsn(0));
+    let mut tap = heir.local.tap(Cut(0), Cut(0)).unwrap_or_else(|why| panic!("{why}"));
+    while tap.follower().passed() != Ok(Cut(floor.0)) {
+        assert!(since.elapsed() < PATIENCE, "{:?} of {floor}", tap.follower().passed());
+        tap.step(&mut |_| {}).unwrap();
+        thread::yield_now();
+    }
+    driver.stop();
+}
+
 /// A later term ends a log, unless the shard is given away.
 #[test]
 fn a_log_that_gives_way_is_not_ended_by_its_heir() {
