@@ -114,6 +114,8 @@ pub struct Checkpointer {
     /// No version in the store is above this one.
     highest: Lsn,
     round: Option<Round>,
+    /// The log up to here is not needed: the store has it, durably. Empty: it has nothing yet.
+    cut: Vec<Lsn>,
     copied: Copied,
     output: Output,
     figures: Figures,
@@ -169,6 +171,7 @@ impl Checkpointer {
     /// empty.
     pub fn new(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, loaded: Option<Loaded>) -> Self {
         let epoch = loaded.as_ref().map_or(1, |loaded| loaded.header.epoch);
+        let cut = loaded.as_ref().map(|loaded| loaded.header.covered.clone()).unwrap_or_default();
         let (covered, reach, counts, highest) = match loaded {
             Some(loaded) => (loaded.covered, loaded.reach, loaded.counts, loaded.highest),
             None => {
@@ -186,6 +189,7 @@ impl Checkpointer {
             counts,
             highest,
             round: None,
+            cut,
             copied: Copied::new(epoch),
             output: Output::new(store),
             figures: Figures::default(),
@@ -251,6 +255,14 @@ impl Checkpointer {
             chunks: [false; CHUNKS],
         });
         Step::More
+    }
+
+    /// Has the log cut once more behind the last round that is durable: others needed some of it then, or another node
+    /// led it.
+    pub fn cut_again(&self, world: &mut impl World) {
+        if !self.cut.is_empty() {
+            world.cut(&self.cut);
+        }
     }
 
     /// Goes on with the round. After an error it may be called again: copies are kept, and nothing else is done before
@@ -405,7 +417,8 @@ impl Checkpointer {
         let upto = |slot: u16| version_of(round.covered[usize::from(slot)]);
         round.slots.iter().for_each(|slot| keyspace.set_covered(*slot, upto(*slot)));
         self.shared.keyspace.forget_spaces(&round.databases.abandoned);
-        world.cut(&round.cut);
+        self.cut.clone_from(&round.cut);
+        world.cut(&self.cut);
         self.figures = Figures {
             rounds: self.figures.rounds + 1,
             slots: round.slots.len() as u64,

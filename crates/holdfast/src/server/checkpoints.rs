@@ -14,6 +14,8 @@ use super::effort::Effort;
 
 /// Between two looks at whether one is due.
 const LOOK: Duration = Duration::from_millis(100);
+/// Milliseconds between two times at which the log is cut behind what others need no more.
+const CUT_MS: u64 = 1_000;
 /// A busy latch is free in so long, unless a script holds it.
 const BUSY: Duration = Duration::from_micros(50);
 /// The log commits in about so long.
@@ -96,7 +98,7 @@ impl Runner {
         self.checkpoints.serve();
         let mut last_position = 0;
         let mut last = self.outside.now();
-        let mut retry_at = UnixMs::ZERO;
+        let (mut retry_at, mut cut_at) = (UnixMs::ZERO, UnixMs::ZERO);
         loop {
             let (asked, _, stopping) = self.checkpoints.orders();
             let (now, position) = (self.outside.now(), self.position());
@@ -114,6 +116,10 @@ impl Runner {
                     return;
                 }
                 self.publish();
+                if now >= cut_at && self.outside.floor.is_some() {
+                    self.checkpointer.cut_again(&mut self.outside);
+                    cut_at = now + CUT_MS;
+                }
                 thread::park_timeout(LOOK);
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::standbys::{Copied, PATIENCE};
 use crate::support::Client;
@@ -150,6 +150,40 @@ fn a_switchover_that_cannot_be_begins_not() {
     let own = copied.nodes.ports[0];
     let reply = copied.nodes.client(2).call(&format!("cluster switchover 1 to 127.0.0.1:{own}"));
     assert!(reply.contains("is no standby of shard 1"), "{reply}");
+}
+
+/// Bytes of a node's log, as its owner sees it.
+fn log_of(copied: &Copied, node: usize) -> u64 {
+    let info = copied.nodes.client(node).call("info persistence");
+    let size = info.split(['\r', '\n', ' ']).find_map(|line| line.strip_prefix("aof_current_size:"));
+    size.unwrap_or_else(|| panic!("{info}")).parse().unwrap()
+}
+
+/// Where no owner leads until its own next checkpoint, the log is cut behind those that both have made as standbys.
+#[test]
+fn the_log_of_a_shard_that_changes_hands_often_does_not_grow() {
+    let copied = Copied::new();
+    copied.stands_by();
+    let value = "x".repeat(1 << 20);
+    for _ in 0..40 {
+        assert_eq!(copied.nodes.client(2).call(&format!("set large {value}")), "+OK");
+    }
+    assert!(log_of(&copied, 0) > 40 << 20);
+    let (end, mut owner) = (Instant::now() + PATIENCE, 0);
+    loop {
+        is_at(&copied, owner);
+        owner = 1 - owner;
+        assert_eq!(copied.nodes.client(owner).call("cluster failover"), "+OK");
+        is_at(&copied, owner);
+        let until = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < until {
+            if log_of(&copied, owner) < 20 << 20 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert!(Instant::now() < end, "{} bytes", log_of(&copied, owner));
+    }
 }
 
 /// Committed writes are there after the shard has changed hands, and after the new owner has died.

@@ -134,13 +134,14 @@ impl<D: Disk> Runner<D> {
     pub(crate) fn new(
         shared: Arc<Shared>,
         index: usize,
-        committer: Committer<D>,
+        mut committer: Committer<D>,
         fsync: Fsync,
         reserve: u64,
         lack: Option<Lack>,
         [keeper, syncer]: [Helper; 2],
     ) -> Self {
         let synced_at = (shared.clock)();
+        let size = committer.placer().size();
         let runner = Self {
             shared,
             index,
@@ -166,6 +167,8 @@ impl<D: Disk> Runner<D> {
         };
         // A stream without a segment, or a next one, takes no writes from its first moment on.
         runner.set_lack(lack);
+        // The log that it goes on with counts before anything is written.
+        runner.stream().meter.size.store(size, Relaxed);
         runner
     }
 

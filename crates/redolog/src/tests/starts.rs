@@ -30,6 +30,19 @@ fn what_is_truncated_is_gone_and_its_files_are_used_again() {
 }
 
 #[test]
+fn a_log_has_its_size_before_anything_is_written() {
+    let disks = [Simulated::default()];
+    let (log, mut gates) = start(&disks, settings(Fsync::Always));
+    let lsn = leave(&mut gates[0][0], 0, &[]);
+    log.ring(0);
+    wait(log.marks(), 0, lsn);
+    log.stop();
+    let (log, _gates) = start(&disks, settings(Fsync::Always));
+    assert!(log.facts(0).size > 0);
+    log.stop();
+}
+
+#[test]
 fn a_first_start_that_was_cut_short_is_done_again() {
     for steps in 0..40 {
         let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
