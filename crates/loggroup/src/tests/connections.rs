@@ -92,6 +92,9 @@ impl Drop for Site {
 struct Inside {
     owner: Owner,
     clock: u64,
+    /// What is to go out, in the order in which the owner said it, and whether a thread sends it.
+    outbox: Vec<(AcceptorId, Request, bool)>,
+    is_sending: bool,
 }
 
 /// An owner with a port to each acceptor.
@@ -108,7 +111,7 @@ impl Boss {
         let set = sites.iter().map(|(id, _)| *id).collect();
         let known = vec![History::default(); usize::from(STREAMS)];
         let owner = Owner::new((SHARD, term(of)), set, None, known, limits, &mut out);
-        let inside = Mutex::new(Inside { owner, clock: 1000 * u64::from(of) });
+        let inside = Mutex::new(Inside { owner, clock: 1000 * u64::from(of), outbox: Vec::new(), is_sending: false });
         let boss = Arc::new(Self { inside, ports: Mutex::default(), news: Condvar::new() });
         for (id, site) in sites {
             let weak = Arc::downgrade(&boss);
@@ -128,33 +131,37 @@ impl Boss {
     }
 
     fn act<R>(&self, act: impl FnOnce(&mut Inside, &mut Vec<Event>) -> R) -> R {
-        let (mut out, mut sends) = (Vec::new(), Vec::new());
-        let result = {
-            let mut inside = lock(&self.inside);
-            let result = act(&mut inside, &mut out);
-            while !out.is_empty() {
-                for event in std::mem::take(&mut out) {
-                    match event {
-                        Event::Send { to, request, apart } => sends.push((to, request, apart)),
-                        Event::Sealed { .. } => {
-                            let ends: Vec<Cut> = (0..STREAMS).map(|_| Cut(inside.clock << 4)).collect();
-                            inside.clock += 1;
-                            inside.owner.begin(&ends, &mut out).expect("it was sealed");
-                        }
-                        _ => {}
+        let mut out = Vec::new();
+        let mut inside = lock(&self.inside);
+        let result = act(&mut inside, &mut out);
+        while !out.is_empty() {
+            for event in std::mem::take(&mut out) {
+                match event {
+                    Event::Send { to, request, apart } => inside.outbox.push((to, request, apart)),
+                    Event::Sealed { .. } => {
+                        let ends: Vec<Cut> = (0..STREAMS).map(|_| Cut(inside.clock << 4)).collect();
+                        inside.clock += 1;
+                        inside.owner.begin(&ends, &mut out).expect("it was sealed");
                     }
+                    _ => {}
                 }
             }
-            result
-        };
+        }
         self.news.notify_all();
-        let ports = lock(&self.ports).clone();
-        for (to, request, apart) in sends {
-            match ports.get(&to) {
-                Some(port) if apart => port.send_apart(request),
-                Some(port) => port.send(request),
-                None => {}
+        while !inside.is_sending && !inside.outbox.is_empty() {
+            inside.is_sending = true;
+            let sends = std::mem::take(&mut inside.outbox);
+            drop(inside);
+            let ports = lock(&self.ports).clone();
+            for (to, request, apart) in sends {
+                match ports.get(&to) {
+                    Some(port) if apart => port.send_apart(request),
+                    Some(port) => port.send(request),
+                    None => {}
+                }
             }
+            inside = lock(&self.inside);
+            inside.is_sending = false;
         }
         result
     }
