@@ -102,10 +102,13 @@ fn clients_see_a_replica() {
         client.call("dbsize");
         assert_eq!(client.call("exec"), format!("*1 :{count}"), "{at}");
     }
-    // What nobody can do there is told.
+    // What nobody can do there is told, and what is done already is no error.
     for (at, command, error) in [
         (1, format!("replicaof 127.0.0.1 {other_port}"), "-ERR node "),
         (1, format!("cluster replicate {standby}"), "-ERR Can't replicate myself"),
+        // It does already, and its operator may say so again.
+        (1, format!("cluster replicate {owner}"), "+OK"),
+        (1, format!("replicaof 127.0.0.1 {port}"), "+OK"),
         (2, format!("cluster replicate {standby}"), "-ERR I can only replicate a master, not a replica."),
         (0, "replicaof no one".to_owned(), "-ERR REPLICAOF NO ONE is not allowed in cluster mode"),
         (1, "slaveof no one".to_owned(), "-ERR REPLICAOF NO ONE is not allowed in cluster mode"),

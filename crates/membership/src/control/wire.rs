@@ -90,11 +90,14 @@ async fn step(stream: &mut Stream) -> Result<Vec<u8>, NoLink> {
     }
 }
 
-/// Nobody listens at a port of those that the system gives to connections, and it gave this one that very port. Closes it
-/// without a rest, which would keep the port from the node that starts there again.
-fn to_itself(socket: TcpStream) -> std::io::Error {
-    let _ = socket.set_zero_linger();
-    std::io::ErrorKind::ConnectionRefused.into()
+/// Refuses a socket that has reached itself: nobody listens at a port of those that the system gives to connections, and it
+/// gave this one that very port. Closes it without a rest, which would keep the port from the node that starts there again.
+fn not_to_itself(socket: TcpStream) -> io::Result<TcpStream> {
+    if socket.local_addr()? != socket.peer_addr()? {
+        return Ok(socket);
+    }
+    socket.set_zero_linger()?;
+    Err(io::ErrorKind::ConnectionRefused.into())
 }
 
 /// Connects to a node and shakes hands, over TLS if there is one.
@@ -107,10 +110,7 @@ pub async fn dial(
     nonce: &Nonce,
 ) -> Result<(Stream, Peer), NoLink> {
     let dialing = async {
-        let socket = TcpStream::connect(place).await?;
-        if socket.local_addr()? == socket.peer_addr()? {
-            return Err(to_itself(socket).into());
-        }
+        let socket = not_to_itself(TcpStream::connect(place).await?)?;
         socket.set_nodelay(true)?;
         let mut stream = match tls {
             Some(tls) => Stream::Tls(Box::new(tls.connect(socket).await?)),
@@ -190,5 +190,37 @@ async fn begin(mut socket: TcpStream, tls: Option<&Arc<Tls>>) -> Result<Stream, 
             tls::drain(&mut socket).await;
             Err(NoLink::Tls(why))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::net::TcpSocket;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_reaches_itself_is_refused_and_leaves_the_port() {
+        let calls = async {
+            // The system chooses the port. It rarely chooses the very one that is called, so that is done here.
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+            let place = socket.local_addr()?;
+            let itself = socket.connect(place).await?;
+            assert_eq!(itself.peer_addr()?, place);
+            let refused = not_to_itself(itself);
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+            // A connection that rests would have it in use, for an option that is not set here.
+            let listener = TcpSocket::new_v4()?;
+            listener.bind(place)?;
+            let listener = listener.listen(8)?;
+            assert!(not_to_itself(TcpStream::connect(place).await?).is_ok(), "another one listens there");
+            drop(listener);
+            io::Result::Ok(())
+        };
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(calls).unwrap();
     }
 }

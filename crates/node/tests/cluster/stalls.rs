@@ -156,3 +156,24 @@ fn what_has_a_part_at_a_disk_that_hangs_is_closed_unanswered() {
         assert_eq!(net.say(other, &format!("MGET {here} {there} {new}")), "[2 2 2]", "what was left is written");
     }
 }
+
+/// Another owner has the log of this one's shard. Nothing is wrong with a disk, so clients are told to come again: they find
+/// the new owner.
+#[test]
+fn an_owner_whose_log_another_one_leads_says_that_the_cluster_is_down() {
+    let mut net = Net::logged(2, 1, 5, "always");
+    let [near, far] = [1, 0].map(|node| net.connect(node));
+    let key = key_of(1, 2, "k");
+    assert_eq!(net.say(near, &format!("SET {key} 1")), "OK");
+    net.node(1).durable().unwrap().log().end("the shard is led in term 9".into());
+    let set = format!("SET {key} 2");
+    for client in [near, far] {
+        for lines in [vec![set.clone()], vec!["MULTI".into(), set.clone(), "EXEC".into()]] {
+            lines.iter().for_each(|line| net.send(client, line));
+            let heard = net.heard(client).join(" ");
+            assert!(heard.contains("CLUSTERDOWN the shard is led in term 9"), "{lines:?}: {heard}");
+            assert!(!heard.contains("MISCONF"), "{lines:?}: {heard}");
+        }
+    }
+    assert_eq!(net.say(near, &format!("GET {key}")), "1", "what is committed is read");
+}
