@@ -311,4 +311,4 @@ class Hosts(Cluster):
         return self._lines("panicked at|signal (6|11|4|7)$")[:3]
 
     def counts(self):
-        return {"takeovers": len(self._lines(r"node \d+ takes over shard")), "ended with a status": len(self._lines("has ended with status"))}
+        return {"takeovers": len(self._lines(r"node \S+ takes over shard")), "ended with a status": len(self._lines("has ended with status"))}

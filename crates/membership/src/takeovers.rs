@@ -12,6 +12,10 @@ use standby::{Change, Copies, Decision, Leader, NodeNumber, Process, Refused, Re
 
 use crate::{ShardId, Term};
 
+/// The pause after a takeover that was not taken, in milliseconds: twice as long after each of a row, up to the time between
+/// two renewals.
+const PAUSE_MS: u64 = 25;
+
 /// A shard that has standbys, as the metadata know it.
 #[derive(Clone, Debug)]
 pub struct CopiedShard {
@@ -40,18 +44,34 @@ pub struct Takeover {
     pub why: Why,
 }
 
+/// The takeovers that were proposed in one term of a shard, in one reign.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    reign: u64,
+    term: Term,
+    /// How many were not taken.
+    failed: u32,
+    /// None is proposed before.
+    until: BootMs,
+}
+
 /// What a leader of the metadata knows of all shards that have standbys.
 #[derive(Debug)]
 pub struct Takeovers {
     settings: Settings,
     of: BTreeMap<ShardId, Leader>,
+    tried: BTreeMap<ShardId, Tried>,
 }
 
 impl Takeovers {
     /// Of leases that last `lease_ms` milliseconds and are renewed every `renew_ms`.
     #[must_use]
     pub fn new(lease_ms: u64, renew_ms: u64) -> Self {
-        Self { settings: Settings { lease_ms, renew_ms, ..Settings::default() }, of: BTreeMap::new() }
+        Self {
+            settings: Settings { lease_ms, renew_ms, ..Settings::default() },
+            of: BTreeMap::new(),
+            tried: BTreeMap::new(),
+        }
     }
 
     /// The node leads in `reign`, which it may have found out just now.
@@ -104,11 +124,23 @@ impl Takeovers {
 
     /// The takeovers that are due, and when to ask again. Owners of these shards get no lease until [`Self::done`].
     pub fn decide(&mut self, reign: u64, shards: &[CopiedShard], now: BootMs) -> (Vec<Takeover>, BootMs) {
-        self.of.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
+        let is_known = |id: &ShardId| shards.iter().any(|shard| shard.id == *id);
+        self.of.retain(|id, _| is_known(id));
+        self.tried.retain(|id, _| is_known(id));
         let (mut due, mut again) = (Vec::new(), BootMs::NEVER);
         for shard in shards {
+            let term = shard.copies.term();
+            let tried = self.tried.get(&shard.id).copied().filter(|tried| (tried.reign, tried.term) == (reign, term));
+            if let Some(Tried { until, .. }) = tried.filter(|tried| now < tried.until) {
+                again = again.min(until);
+                continue;
+            }
             match self.leader(reign, shard, now).decide(&shard.copies, now) {
-                Decision::TakeOver { change, why } => due.push(Takeover { shard: shard.id, change, why }),
+                Decision::TakeOver { change, why } => {
+                    let none = Tried { reign, term, failed: 0, until: now };
+                    self.tried.insert(shard.id, tried.unwrap_or(none));
+                    due.push(Takeover { shard: shard.id, change, why });
+                }
                 Decision::Wait(until) => again = again.min(until),
             }
         }
@@ -127,11 +159,19 @@ impl Takeovers {
         shard.is_none_or(|shard| self.leader(reign, shard, now).may_lead(&shard.copies, process, now))
     }
 
-    /// A takeover is committed and applied, or has failed for good.
-    pub fn done(&mut self, shard: ShardId, is_taken: bool, now: BootMs) {
+    /// A takeover is committed and applied, or has failed for good. Then the next one in this term waits for a while.
+    /// Returns how many have failed in this term.
+    pub fn done(&mut self, shard: ShardId, is_taken: bool, now: BootMs) -> u32 {
         if let Some(leader) = self.of.get_mut(&shard) {
             leader.done(is_taken, now);
         }
+        let longest = self.settings.renew_ms.max(PAUSE_MS);
+        let Some(tried) = self.tried.get_mut(&shard).filter(|_| !is_taken) else {
+            return self.tried.remove(&shard).map_or(0, |tried| tried.failed);
+        };
+        tried.until = now + (PAUSE_MS << tried.failed.min(16)).min(longest);
+        tried.failed = tried.failed.saturating_add(1);
+        tried.failed
     }
 }
 
@@ -189,6 +229,39 @@ mod tests {
         assert!(!takeovers.may_lead(4, &shards, (SHARD, process(1, 1)), at(2251)));
         takeovers.done(SHARD, false, at(2260));
         assert_eq!(takeovers.renew(4, &shards, renewal(process(1, 1), 0), at(2261)), Ok(Some(term(2))));
+    }
+
+    /// A leader that the others do not hear, or whose proposal is refused, does not propose in a loop.
+    #[test]
+    fn takeovers_that_fail_in_a_row_are_proposed_more_and_more_seldom() {
+        let (mut takeovers, shards) = (Takeovers::new(1000, 250), [counted()]);
+        let at = |ms: u64| BootMs(100_000 + ms);
+        takeovers.ended(3, &shards, process(1, 1), at(0));
+        let (mut proposed, mut again) = (Vec::new(), at(0));
+        while again < at(2_000) {
+            takeovers.renew(3, &shards, renewal(process(2, 1), 0), again).unwrap();
+            let (due, next) = takeovers.decide(3, &shards, again);
+            if due.is_empty() {
+                again = next;
+            } else {
+                proposed.push(again.since(at(0)));
+                assert_eq!(takeovers.done(SHARD, false, again), proposed.len() as u32);
+            }
+        }
+        assert_eq!(proposed, [0, 25, 75, 175, 375, 625, 875, 1125, 1375, 1625, 1875]);
+        // A leader that has just come to lead does not wait.
+        takeovers.renew(4, &shards, renewal(process(2, 1), 0), again).unwrap();
+        assert_eq!(takeovers.decide(4, &shards, again).0.len(), 1);
+        assert_eq!(takeovers.done(SHARD, false, again), 1);
+        // The owner has taken another term meanwhile, and has ended as well.
+        let mut shards = shards;
+        shards[0]
+            .copies
+            .apply(Change::Lead { known: term(2), by: process(1, 2), of_log: term(2), rests_ms: 0 })
+            .unwrap();
+        takeovers.ended(4, &shards, process(1, 2), again);
+        assert_eq!(takeovers.decide(4, &shards, again).0.len(), 1);
+        assert_eq!(takeovers.done(SHARD, true, again), 0);
     }
 
     /// The metadata know a later life of the owner's node: that proves that the owner has ended.

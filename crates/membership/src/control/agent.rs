@@ -194,6 +194,8 @@ pub struct Volatile {
     pub standings: BTreeMap<NodeId, Reported>,
     /// What this node knows, as a leader, of shards with standbys.
     pub takeovers: Takeovers,
+    /// What was logged of takeovers, by shard and term.
+    pub told_of_shards: Told,
     /// The nodes that are up, and those that were.
     pub watched: Watched,
     /// When this node has last offered to give way to another leader.
@@ -210,6 +212,7 @@ impl Agent {
     /// The troubles of this member, in words; empty: none.
     pub fn troubles(&self) -> String {
         let unplaced = self.volatile().unplaced.clone();
+        let unplaced = if unplaced.is_empty() { unplaced } else { format!("copies have no places yet: {unplaced}") };
         let all = [(self.trouble)(), self.places.trouble(), unplaced];
         all.into_iter().filter(|trouble| !trouble.is_empty()).collect::<Vec<_>>().join("; ")
     }

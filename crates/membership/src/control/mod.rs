@@ -306,7 +306,7 @@ impl Control {
         let (data, knows) = (settings.data, settings.knows_transactions);
         let opened = Folder::open(&settings.folder, data, knows, &mut |bytes| random(bytes));
         let (folder, kept) = opened.map_err(|why| error(&why))?;
-        let at = |why: io::Error| StartError(format!("{} for other nodes: {why}", settings.bind));
+        let at = |why: io::Error| StartError(format!("cannot listen on {} for other nodes: {why}", settings.bind));
         let listener = TcpListener::bind(settings.bind).map_err(at)?;
         listener.set_nonblocking(true).map_err(at)?;
         let bus = listener.local_addr().map_err(at)?;
@@ -642,6 +642,7 @@ async fn agent(
         copies: BTreeMap::new(),
         standings: BTreeMap::new(),
         takeovers: Takeovers::new(millis(settings.lease), millis(settings.renew)),
+        told_of_shards: Told::default(),
         watched: granting::Watched::default(),
         gave_way: BootNs::default(),
         unplaced: String::new(),

@@ -11,7 +11,8 @@ use super::agent::{Agent, Volatile, is_done};
 use super::granting::Renewal;
 use super::links::Reply;
 use super::standing::{Following, ShardLease, Standing};
-use crate::meta::{ChangeCopies, Command, Lead};
+use crate::codec::Reader;
+use crate::meta::{ChangeCopies, Command, Lead, Response};
 use crate::takeovers::{CopiedShard, Takeover};
 use crate::{BootNs, NodeId};
 
@@ -61,17 +62,50 @@ impl Agent {
             Why::Ended => "its owner's process has ended",
             Why::Yielded => "its owner has given it up",
         };
-        if let Change::TakeOver { to, .. } = change {
-            tracing::warn!("node {} takes over shard {}: {because}", to.node.0, shard.0);
-        }
+        let (who, known) = match change {
+            Change::TakeOver { to, known, .. } => (self.place_of(to.node), known.get()),
+            _ => Default::default(),
+        };
+        let of = format!("shard {} after term {known}", shard.0);
+        self.say_once(&of, format!("node {who} takes over shard {}: {because}", shard.0));
         let reply = self.write(term, command).await;
         drop(fencing);
         let is_taken = matches!(&reply, Reply::Done(answer) if is_done(answer));
         if !is_taken {
-            tracing::warn!("shard {} was not taken over: {reply:?}", shard.0);
+            self.say_once(&of, format!("shard {} was not taken over: {}", shard.0, self.in_words(&reply)));
         }
-        self.volatile().takeovers.done(shard, is_taken, (self.clock)().ms());
+        let failed = self.volatile().takeovers.done(shard, is_taken, (self.clock)().ms());
+        if is_taken && failed > 0 {
+            tracing::warn!("node {who} has taken over shard {}, after {failed} tries that failed", shard.0);
+        }
         self.looks_at_shards.notify_one();
+    }
+
+    /// Logs a line about a shard in a term, unless it is there already: what fails is tried again and again.
+    fn say_once(&self, of: &str, line: String) {
+        if self.volatile().told_of_shards.is_new(of, &line) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    /// The reason of a reply that is no success.
+    fn in_words(&self, reply: &Reply) -> String {
+        match reply {
+            Reply::Done(answer) => match Response::read(&mut Reader::new(answer)) {
+                Ok(Response::Refused(why)) => why.in_words(&self.machine.map()),
+                Ok(Response::Done { .. }) => String::new(),
+                Err(why) => why.to_string(),
+            },
+            Reply::NotLeader(_) => "the metadata are led by another node now".to_owned(),
+            Reply::Failed(why) => why.clone(),
+        }
+    }
+
+    /// Where clients find a node, for people to read.
+    fn place_of(&self, number: NodeNumber) -> String {
+        let map = self.machine.map();
+        let node = map.nodes().iter().find(|node| node.number == number.0);
+        node.map_or_else(|| format!("number {}", number.0), |node| format!("{}:{}", node.host, node.port))
     }
 
     /// Judges a renewal. Returns what the owner of a shard with standbys gets besides its lease, if it is one.
