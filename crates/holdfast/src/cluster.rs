@@ -1,5 +1,6 @@
 //! `holdfast cluster`: asks a node of a running cluster how it is, or to change it.
 
+mod switchover;
 mod upgrade;
 
 use clap::{Args, Subcommand};
@@ -68,7 +69,9 @@ enum What {
         #[command(subcommand)]
         what: StandbyWhat,
     },
-    /// Gives a shard to one of its standbys in order: clients see a pause, and no error
+    /// Gives a shard to one of its standbys in order: clients see a pause, and no error.
+    ///
+    /// It waits until the shard has changed hands. If it does not within 15 seconds, the command says so and fails.
     Switchover {
         #[command(flatten)]
         target: Target,
@@ -170,13 +173,8 @@ pub fn run(options: &Options) -> Result<(), String> {
         }
         What::Standby { what } => standby(what)?,
         What::Switchover { target, shard, to } => {
-            let number = shard.to_string();
-            let mut words: Vec<&[u8]> = vec![b"CLUSTER", b"SWITCHOVER", number.as_bytes()];
-            words.extend(to.iter().flat_map(|to| [&b"TO"[..], to.as_bytes()]));
-            ask(target, &words)?;
-            println!(
-                "the owner of shard {shard} gives it up: `holdfast cluster status` shows when it has changed hands"
-            );
+            let owner = switchover::run(target, *shard, to.as_deref())?;
+            println!("shard {shard} is at {owner} now");
         }
         What::Forget { target, node, lose_data } => {
             let mut words: Vec<&[u8]> = vec![b"CLUSTER", b"FORGET", node.as_bytes()];
@@ -255,11 +253,16 @@ fn group(what: &GroupWhat) -> Result<(), String> {
 
 /// Prints the text that a node answers.
 fn show(target: &Target, words: &[&[u8]]) -> Result<(), String> {
-    let (Value::Bulk(text) | Value::Verbatim(_, text)) = ask(target, words)? else {
-        return Err(format!("{target} has not answered with a text"));
-    };
-    print!("{}", String::from_utf8_lossy(&text));
+    print!("{}", text(ask(target, words)?, target)?);
     Ok(())
+}
+
+/// The text in the answer of a node.
+fn text(answer: Value, target: &Target) -> Result<String, String> {
+    match answer {
+        Value::Bulk(text) | Value::Verbatim(_, text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        _ => Err(format!("{target} has not answered with a text")),
+    }
 }
 
 fn ask(target: &Target, words: &[&[u8]]) -> Result<Value, String> {

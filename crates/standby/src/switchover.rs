@@ -67,6 +67,20 @@ pub enum GivenUp {
     NotTaken,
 }
 
+impl std::fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NotElectable => "the standby may not take it over any more",
+            Self::Lags => "the standby did not come near",
+            Self::CannotDrain => {
+                "a script or a transaction did not end, or its last writes were not on the disks in time"
+            }
+            Self::Silent => "the standby did not apply the rest in time",
+            Self::NotTaken => "the standby did not take it over",
+        })
+    }
+}
+
 /// What the owner has to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Act {

@@ -3,8 +3,8 @@
 //! Nothing is remembered anywhere: what is to be done next follows from what the cluster says now. So the command may be
 //! interrupted at any moment, and goes on when it is run again.
 
-mod plan;
-mod view;
+pub mod plan;
+pub mod view;
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use clap::Args;
 use membership::level;
-use resp::Value;
 
 use self::plan::{Machine, Move};
 use self::view::{Member, View};
@@ -372,10 +371,7 @@ impl<'a> Rolling<'a> {
 
 /// The text that a node answers.
 fn asked(target: &Target, words: &[&[u8]]) -> Result<String, String> {
-    match Connection::open_within(target, ANSWER)?.call(words)? {
-        Value::Bulk(text) | Value::Verbatim(_, text) => Ok(String::from_utf8_lossy(&text).into_owned()),
-        _ => Err(format!("{target} has not answered with a text")),
-    }
+    super::text(Connection::open_within(target, ANSWER)?.call(words)?, target)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::log_servers::holdfast;
 use crate::standbys::{Copied, PATIENCE};
 use crate::support::Client;
 
@@ -98,7 +99,9 @@ fn no_client_sees_an_error_when_a_shard_changes_hands_in_order() {
                 copied.cluster(&["switchover", "1", "--to", &to])
             }
         };
-        assert!(reply == "+OK" || reply.contains("gives it up"), "{reply}");
+        // The command returns when it has come to be.
+        let said = format!("shard 1 is at 127.0.0.1:{} now", copied.nodes.ports[to]);
+        assert!(reply == "+OK" || reply.contains(&said), "{reply}");
         is_at(&copied, to);
     }
     let counts = load.end();
@@ -111,6 +114,30 @@ fn no_client_sees_an_error_when_a_shard_changes_hands_in_order() {
     copied.nodes.until(2, "cluster status", is_well);
     // The same processes have had the shard in turn.
     assert!((0..2).all(|node| copied.nodes.log(node).matches("is starting, PID").count() <= 4));
+}
+
+/// Without the other voters no metadata answer, and the shard stays where it is. The command does not say otherwise.
+#[test]
+fn a_switchover_that_nobody_answers_is_not_told_as_done() {
+    let mut copied = Copied::new();
+    copied.stands_by();
+    is_at(&copied, 0);
+    [2, 1].into_iter().for_each(|node| copied.nodes.kill(node));
+    let port = copied.nodes.ports[0].to_string();
+    let begun = Instant::now();
+    let asked = || holdfast(&["cluster", "switchover", "1", "-p", &port]);
+    let stays = format!("shard 1 is still at 127.0.0.1:{port}, 15 seconds");
+    let said = asked();
+    assert!(said.contains(&stays) || said.contains("no lease now"), "{said}");
+    // Then it knows at once.
+    let said = asked();
+    assert!(said.contains("this node has no lease now"), "{said}");
+    assert!(begun.elapsed() < PATIENCE);
+    assert!(copied.nodes.log(0).matches("is given to 127.0.0.1:").count() <= 1);
+    // The shard is served when they are back.
+    (1..3).for_each(|node| copied.nodes.start(node));
+    copied.sets(0, 10);
+    copied.has_all(2);
 }
 
 /// What a client watches counts as changed when the shard has been elsewhere meanwhile, at whatever node it watches.

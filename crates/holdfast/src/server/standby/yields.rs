@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use clocks::BootMs;
-use membership::ShardId;
 use membership::control::Yield;
 use membership::meta::Shard;
+use membership::{Map, ShardId};
 use node::Node;
 use node::cluster::Cluster;
 use quorum::Cut;
@@ -51,6 +51,8 @@ struct Yields {
     leaves: Option<BootMs>,
     /// The last record, once nothing comes any more.
     last: Option<Lsn>,
+    /// The last reason why the shard is not led again: it is asked for ten times a second.
+    said: String,
     /// How it has ended.
     outcome: Option<Result<(), GivenUp>>,
 }
@@ -63,6 +65,9 @@ impl Shared {
     /// words.
     pub fn switch_over(self: &Arc<Self>, shard: ShardId, to: NodeNumber) -> Result<(), String> {
         let (yields, copies, to) = self.prepare(shard, to)?;
+        if yields.ownership.control().lease_until().get().ms() <= yields.now() {
+            return Err("this node has no lease now: a shard changes hands only while the metadata answer".to_owned());
+        }
         if self.is_switching.swap(true, SeqCst) {
             return Err("a switchover of this shard is under way".to_owned());
         }
@@ -121,8 +126,8 @@ impl Shared {
         let copies = map.data_copies(&shard).ok_or_else(|| format!("shard {} has no standbys", id.0))?;
         let member = map.nodes().iter().find(|member| member.number == to.0);
         let member = member.filter(|_| copies.is_electable(to));
-        let member =
-            member.ok_or_else(|| format!("node {} is no standby of shard {} that may take over", to.0, id.0))?;
+        let member = member
+            .ok_or_else(|| format!("{} is no standby of shard {} that may take over", place_of(&map, to), id.0))?;
         let to = Process { node: to, life: member.incarnation };
         let (shared, patience) = (Arc::clone(self), Patience::default());
         let yields = Yields {
@@ -135,10 +140,17 @@ impl Shared {
             patience,
             leaves: None,
             last: None,
+            said: String::new(),
             outcome: None,
         };
         Ok((yields, copies, to))
     }
+}
+
+/// Where clients find a node, for people to read.
+fn place_of(map: &Map, number: NodeNumber) -> String {
+    let node = map.nodes().iter().find(|node| node.number == number.0);
+    node.map_or_else(|| format!("node number {}", number.0), |node| format!("{}:{}", node.host, node.port))
 }
 
 impl Yields {
@@ -153,7 +165,8 @@ impl Yields {
 
     fn run(mut self, copies: &Copies, to: Process) {
         let (id, began) = (self.shard.id, self.now());
-        tracing::info!("Shard {} is given to node {} in order", id.0, to.node.0);
+        let place = place_of(&self.ownership.control().map(), to.node);
+        tracing::info!("Shard {} is given to {place} in order", id.0);
         let mut acts = Vec::new();
         let mut switchover = Switchover::new(copies, to, self.patience, began, &mut acts);
         while self.outcome.is_none() && !self.is_over() {
@@ -168,7 +181,7 @@ impl Yields {
         let ms = self.now().since(began);
         match self.outcome {
             Some(Ok(())) => tracing::info!("Shard {} was given to another node after {ms} ms", id.0),
-            Some(Err(why)) => tracing::warn!("Shard {} stays here: {why:?}, after {ms} ms", id.0),
+            Some(Err(why)) => tracing::warn!("Shard {} stays here after {ms} ms: {why}", id.0),
             None => {}
         }
     }
@@ -248,7 +261,10 @@ impl Yields {
                             begin_again(self.ownership.again(), &self.node, &why);
                         } else {
                             // It asks again, unless a standby that was slow to take over has the shard by then.
-                            tracing::warn!("{why}");
+                            if self.said != why {
+                                tracing::warn!("{why}");
+                                self.said = why;
+                            }
                             thread::park_timeout(Duration::from_millis(self.patience.asking_ms));
                         }
                     }

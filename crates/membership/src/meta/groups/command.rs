@@ -9,7 +9,7 @@ use super::{DIR_MAX, GROUP_NAME_MAX, Group, PLACES_MAX, Place, places, put_place
 use crate::Map;
 use crate::NodeId;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
-use crate::meta::{NODES_MAX, Refusal};
+use crate::meta::{CopiesRefusal, NODES_MAX, Refusal};
 
 /// A change of groups and of what lies in them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -194,6 +194,12 @@ impl Refusal {
             Self::Group(_) => map.members().fold(text, |text, member| {
                 text.replace(&member.id.to_string(), &format!("{}:{}", member.host, member.port))
             }),
+            Self::Copies { why: CopiesRefusal::HasStandby(number), .. } => {
+                let standby = map.nodes().iter().find(|node| node.number == *number);
+                standby.map_or(text.clone(), |node| {
+                    text.replace(&format!("node {number} "), &format!("{}:{} ", node.host, node.port))
+                })
+            }
             _ => text,
         }
     }
