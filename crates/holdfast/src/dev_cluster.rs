@@ -75,7 +75,8 @@ pub fn run(options: &Options) -> Result<(), String> {
         .checked_add(options.nodes * options.of_machine() - 1)
         .filter(|last| last.checked_add(BUS).is_some());
     if last.is_none() || options.port == 0 {
-        return Err(format!("--port: from {} on there are not enough ports for {} nodes", options.port, options.nodes));
+        let all = options.nodes * options.of_machine();
+        return Err(format!("--port: from {} on there are not enough ports for {all} nodes", options.port));
     }
     if options.copies > options.nodes.max(1) || options.copies > 1 && options.nodes < 3 {
         return Err(format!(
@@ -90,11 +91,11 @@ pub fn run(options: &Options) -> Result<(), String> {
     for (number, port) in (1..).zip(options.ports()) {
         nodes.nodes.push(Node::start((number, port), &dir, options)?);
     }
-    println!("{} nodes are starting in {}", options.nodes, dir.display());
+    println!("{} are starting in {}", options.all(), dir.display());
     if !nodes.serve()? {
         return Ok(());
     }
-    welcome(&nodes.nodes, &options.dir);
+    welcome(&nodes.nodes, options);
     if options.copies > 1 {
         println!("\nThe copies get their places.");
         if !nodes.place(options)? {
@@ -131,19 +132,21 @@ fn remember(dir: &Path, options: &Options) -> Result<(), String> {
     }
 }
 
-fn welcome(nodes: &[Node], dir: &Path) {
-    let addresses: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+fn welcome(nodes: &[Node], options: &Options) {
+    let of_machine = |port: u16| (port..).take(usize::from(options.of_machine()));
+    let addresses = nodes.iter().flat_map(|node| of_machine(node.port)).map(|port| format!("127.0.0.1:{port}"));
+    let addresses: Vec<String> = addresses.collect();
     let (first, other) = (nodes[0].port, nodes[nodes.len() / 2].port);
     println!(
-        "\nA cluster of {} nodes serves at {}. Any of them reads and writes any key:\n\n  \
+        "\nA cluster of {} serves at {}. Any of them reads and writes any key:\n\n  \
          redis-cli -p {first} SET greeting hello\n  \
          redis-cli -p {other} GET greeting\n  \
          holdfast cluster status --port {first}\n\n\
          Clients of Redis Cluster may be given any of these addresses: they learn from CLUSTER SLOTS where to go.\n\
          Logs: {}/node-*/log. Ctrl-C ends all nodes; the same command starts them again, with their data.",
-        nodes.len(),
+        options.all(),
         addresses.join(" "),
-        dir.display()
+        options.dir.display()
     );
 }
 
@@ -168,6 +171,20 @@ impl Options {
             1 => 1,
             copies => (self.shards() * copies).div_ceil(self.nodes).min(self.shards()),
         }
+    }
+
+    /// All of it, in words.
+    fn all(&self) -> String {
+        match (self.copies, self.of_machine()) {
+            (1, _) => format!("{} nodes", self.nodes),
+            (_, 1) => format!("{} machines of one node each", self.nodes),
+            (_, of_machine) => format!("{} machines of {of_machine} nodes each", self.nodes),
+        }
+    }
+
+    /// What `--nodes` counts.
+    fn unit(&self) -> &'static str {
+        if self.copies > 1 { "machine" } else { "node" }
     }
 
     /// The port of each machine's first node.
@@ -286,9 +303,11 @@ impl Node {
     }
 }
 
-/// The problems in a status report.
+/// The problems in a status report. Notes are none.
 fn problems(status: &[u8]) -> Vec<String> {
-    String::from_utf8_lossy(status).lines().filter_map(|line| Some(line.strip_prefix("  ")?.to_owned())).collect()
+    let text = String::from_utf8_lossy(status);
+    let told = text.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with("note: "));
+    told.map(str::to_owned).collect()
 }
 
 /// All servers. They end when the value is dropped.
@@ -348,7 +367,8 @@ impl Nodes {
             for node in &mut self.nodes {
                 let Some(status) = node.ends() else { continue };
                 let (port, lines) = (node.port, node.last_lines());
-                println!("\nthe node at port {port} has ended ({status}); the others go on:\n{lines}");
+                let unit = options.unit();
+                println!("\nthe {unit} at port {port} has ended ({status}); the others go on:\n{lines}");
                 if let Ok(command) = command((node.number, port), &node.dir, options) {
                     println!("To start it again:\n  {command:?}");
                 }

@@ -469,7 +469,11 @@ impl Node {
             Some(durable) => durable.refusal(),
             None => self.refusal_of_snapshots().map(str::to_owned),
         };
-        let refusal = refusal.map(|why| format!("refuses writes: {}", why.trim_start_matches("MISCONF ")));
+        let words = |why: String| {
+            let codes = ["MISCONF ", "CLUSTERDOWN "];
+            codes.iter().find_map(|code| why.strip_prefix(code)).unwrap_or(&why).to_owned()
+        };
+        let refusal = refusal.map(|why| format!("refuses writes: {}", words(why)));
         let loss = self.durable().and_then(|durable| durable.log().own_loss());
         let loss =
             loss.map(|why| format!("a disk of its own log has failed, and the log goes on with its copies: {why}"));

@@ -42,15 +42,18 @@ pub(crate) fn place_of(map: &Map, text: &str) -> Result<Place, String> {
     Ok(Place { member: member_of(map, member)?, dir })
 }
 
-/// The place of a group that an operator has written. Its member may be lost, and another one have come to its address.
-pub(crate) fn place_in_group(map: &Map, text: &str) -> Result<Place, String> {
+/// The place of a group that an operator has written; without a group: of any. Its member may be lost, and another one have
+/// come to its address: that may have places in other groups already, and the lost one's wait for a new folder.
+pub(crate) fn place_in_group(map: &Map, text: &str, group: Option<&str>) -> Result<Place, String> {
     let (name, dir) = parts(text)?;
-    let places = || map.groups().iter().flat_map(|group| &group.places).filter(|place| place.dir == dir);
-    let (is_it, of_name) = (is_named(name), place_of(map, text));
-    match &of_name {
-        Ok(place) if places().any(|other| other == place) => of_name,
-        _ => places().find(|place| map.member(place.member).is_some_and(&is_it)).map_or(of_name, |old| Ok(old.clone())),
-    }
+    let is_it = is_named(name);
+    let groups = map.groups().iter().filter(|of| group.is_none_or(|group| of.name == group));
+    let there = |place: &&Place| place.dir == dir && map.member(place.member).is_some_and(&is_it);
+    let is_lost = |place: &&Place| map.member(place.member).is_some_and(|member| member.lost);
+    let mut places = groups.flat_map(|group| &group.places).filter(there);
+    let first = places.next();
+    let lost = first.into_iter().chain(places).find(is_lost);
+    lost.or(first).map_or_else(|| place_of(map, text), |place| Ok(place.clone()))
 }
 
 /// The member of a place that an operator has written, and the directory.
@@ -160,11 +163,15 @@ pub(crate) fn findings(status: &Status) -> Findings {
             alone.push(shard.id.0.to_string());
         }
     }
-    if !alone.is_empty() {
-        notes.push(format!(
-            "no standby: with the copies of its log, shard {} survives the loss of a log disk, and not of its store",
-            alone.join(", ")
-        ));
+    match &alone[..] {
+        [] => {}
+        [one] => notes.push(format!(
+            "no standby: with the copies of its log, shard {one} survives the loss of a log disk, and not of its store"
+        )),
+        several => notes.push(format!(
+            "no standbys: with the copies of their logs, shards {} survive the loss of log disks, and not of their stores",
+            several.join(", ")
+        )),
     }
     let promises = |shard: &&Shard| map.slots_of_shard(shard) > 0 && fsync(shard) != "?";
     let promises: Vec<_> = map.shards().iter().filter(promises).map(|shard| (shard.id.0, fsync(shard))).collect();
@@ -425,9 +432,30 @@ pub(crate) mod tests {
         let map = map.with_log_servers(vec![lost, new]).with_groups(groups, reported);
         let text = "10.0.0.1:7003/mnt/a";
         assert_eq!(place_of(&map, text), Ok(place(4, "/mnt/a")), "the new one");
-        assert_eq!(place_in_group(&map, text), Ok(place(3, "/mnt/a")));
-        assert_eq!(place_in_group(&map, &format!("{}/mnt/a", id(3))), Ok(place(3, "/mnt/a")));
-        assert_eq!(place_in_group(&map, "10.0.0.1:7002/-"), Ok(place(2, "-")));
+        assert_eq!(place_in_group(&map, text, None), Ok(place(3, "/mnt/a")));
+        assert_eq!(place_in_group(&map, &format!("{}/mnt/a", id(3)), None), Ok(place(3, "/mnt/a")));
+        assert_eq!(place_in_group(&map, "10.0.0.1:7002/-", None), Ok(place(2, "-")));
+    }
+
+    /// It had places in two groups, and the first one has its new folder already.
+    #[test]
+    fn the_places_of_a_lost_member_are_replaced_one_after_the_other_by_its_address() {
+        let map = status(&[1, 2, 3], None, &[1, 2, 3]).map;
+        let (lost, new) = (Node { lost: true, ..node(3) }, Node { id: id(4), number: 4, ..node(3) });
+        let of = |name: &str, member| Group { name: name.to_owned(), places: vec![place(1, "-"), place(member, "-")] };
+        let with = |groups| {
+            let map = Map::new(map.cluster(), 5, 1, map.nodes().to_vec(), map.ranges().to_vec());
+            map.with_log_servers(vec![lost.clone(), new.clone()]).with_groups(groups, Vec::new())
+        };
+        let text = "10.0.0.1:7003/-";
+        let map = with(vec![of("one", 4), of("two", 3)]);
+        assert_eq!(place_in_group(&map, text, None), Ok(place(3, "-")), "what is lost goes first");
+        assert_eq!(place_in_group(&map, text, Some("two")), Ok(place(3, "-")));
+        assert_eq!(place_in_group(&map, text, Some("one")), Ok(place(4, "-")));
+        assert_eq!(place_in_group(&map, &format!("{}/-", id(4)), None), Ok(place(4, "-")));
+        let map = with(vec![of("one", 4), of("two", 4)]);
+        assert_eq!(place_in_group(&map, text, None), Ok(place(4, "-")), "both have it");
+        assert_eq!(place_in_group(&map, text, Some("three")), Ok(place(4, "-")), "the metadata refuse it");
     }
 
     #[test]
@@ -544,9 +572,16 @@ pub(crate) mod tests {
         let range = |start, end, node| Range { start: Slot::new(start).unwrap(), end: Slot::new(end).unwrap(), node };
         let ranges = vec![range(0, 9, 0), range(10, 16383, 1)];
         let map = Map::new(of_one.map.cluster(), 4, 1, of_one.map.nodes().to_vec(), ranges);
-        of_one.map = Arc::new(map.with_log_servers(vec![node(3)]).with_shards(shards));
+        let map = map.with_log_servers(vec![node(3)]);
+        of_one.map = Arc::new(map.clone().with_shards(shards.clone()));
         let text = status_text(&of_one);
         assert!(text.contains("  note: shards differ in appendfsync: 1 (always), 2 (no log)\n"), "{text}");
+        // One line tells of several shards without standbys.
+        shards[1].settled = shards[0].settled.clone();
+        of_one.map = Arc::new(map.with_shards(shards));
+        let text = status_text(&of_one);
+        let both = "  note: no standbys: with the copies of their logs, shards 1, 2 survive the loss of log disks";
+        assert!(text.contains(both), "{text}");
     }
 
     #[test]

@@ -160,7 +160,8 @@ fn problems(status: &Status) -> Vec<String> {
         problems.push(format!("{} {what}{keys}", name(map, node)));
     }
     for (node, known) in map.members().zip(&status.nodes).filter(|(_, known)| !known.trouble.is_empty()) {
-        problems.push(format!("{} {}", name(map, node), known.trouble));
+        // It may be a sentence about something else, or several.
+        problems.push(format!("{}: {}", name(map, node), known.trouble));
     }
     let voters: Vec<usize> = map.members().enumerate().filter(|(_, node)| node.voter).map(|(index, _)| index).collect();
     let is_me = |index: usize| status.nodes.get(index).is_some_and(|node| node.id == status.me);
@@ -258,7 +259,7 @@ mod tests {
         let mut full = status([Some(1999), Some(1500), Some(7)]);
         full.nodes[1].trouble = "refuses writes: No space left on device".to_owned();
         let full = text(&full, &[]);
-        let problem = "at 10.0.0.1:7002 refuses writes: No space left on device\n";
+        let problem = "at 10.0.0.1:7002: refuses writes: No space left on device\n";
         assert!(full.contains("health: not ok") && full.contains(problem), "{full}");
         let doubts = [("10.0.0.1:7002".to_owned(), Doubt { transactions: 2, keys: 3 })];
         let doubtful = text(&status([Some(1999), Some(1500), Some(7)]), &doubts);

@@ -96,9 +96,9 @@ fn uses(ctx: &SessionCtx<'_>, map: &Map) -> Result<GroupCommand, Error> {
 }
 
 fn replace(ctx: &SessionCtx<'_>, map: &Map) -> Result<GroupCommand, Error> {
-    let old = place_in_group(map, &text(ctx, 3)?).map_err(error)?;
-    let new = place(ctx, map, 4)?;
     let named = if ctx.args.len() == 6 { Some(name(ctx, 5)?) } else { None };
+    let old = place_in_group(map, &text(ctx, 3)?, named.as_deref()).map_err(error)?;
+    let new = place(ctx, map, 4)?;
     let mut with = map.groups().iter().filter(|group| group.places.contains(&old)).map(|group| group.name.clone());
     let name = match (named, with.next(), with.next()) {
         (Some(name), ..) => name,
