@@ -1,7 +1,6 @@
 //! When a child that has ended starts again. Pure: the time is handed in.
 
-/// A process that has run for so many milliseconds has come up: its end is taken for the first.
-const WELL_MS: u64 = 3_000;
+use crate::server::again::{LASTED_MS, pause_of};
 
 /// The first pause that is one, and the longest, in milliseconds.
 const PAUSE_MS: (u64, u64) = (200, 5_000);
@@ -26,16 +25,13 @@ impl Restarts {
     /// It has ended after so many milliseconds, at this time. Returns when it starts again; `None`: it never served, and has
     /// failed too often. `was_killed`: by a signal, which says nothing about how it would fare.
     pub fn ended(&mut self, lived_ms: u64, was_killed: bool, now: u64) -> Option<u64> {
-        self.short = if lived_ms >= WELL_MS { 0 } else { self.short + 1 };
+        // One that has lasted had come up: its end is taken for the first.
+        self.short = if lived_ms >= LASTED_MS { 0 } else { self.short + 1 };
         if !self.has_served && !was_killed && self.short >= TRIES {
             return None;
         }
-        let pause = match self.short {
-            // Its node may own keys, and every moment counts.
-            0 | 1 => 0,
-            short => (PAUSE_MS.0 << (short - 2).min(10)).min(PAUSE_MS.1),
-        };
-        Some(now + pause)
+        // None before the first: its node may own keys, and every moment counts.
+        Some(now + pause_of(self.short, PAUSE_MS))
     }
 }
 

@@ -21,10 +21,19 @@ use super::clock::monotonic_ms;
 const IN_A_ROW: &str = "HOLDFAST_AGAIN";
 
 /// A life that has lasted for so many milliseconds is none of a row.
-const LASTED_MS: u64 = 3_000;
+pub const LASTED_MS: u64 = 3_000;
 
 /// The first pause before another life in a row, and the longest, in milliseconds.
 const PAUSE_MS: (u64, u64) = (300, 1_200);
+
+/// The pause in milliseconds before another life, after so many short ones in a row: none after the first, and then twice as
+/// long every time.
+pub fn pause_of(row: u32, (first, longest): (u64, u64)) -> u64 {
+    match row {
+        0 | 1 => 0,
+        row => (first << (row - 2).min(10)).min(longest),
+    }
+}
 
 /// The process that runs, however it was called.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -81,10 +90,7 @@ impl Again {
     /// The pause before the next life. There is none before the first of a row: a start may find another part than its
     /// files say. While the metadata have no leader, it may find that again and again.
     pub fn pause(&self) -> Duration {
-        match self.in_a_row(monotonic_ms()) {
-            0 | 1 => Duration::ZERO,
-            row => Duration::from_millis((PAUSE_MS.0 << (row - 2).min(4)).min(PAUSE_MS.1)),
-        }
+        Duration::from_millis(pause_of(self.in_a_row(monotonic_ms()), PAUSE_MS))
     }
 
     /// Notes that this process gives its shard to another one in order. [`Self::stands_by`] or [`Self::begins_with`] follows.

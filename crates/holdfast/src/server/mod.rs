@@ -1,6 +1,6 @@
 //! `holdfast server`: reads the configuration, starts the node, waits for its end.
 
-mod again;
+pub mod again;
 mod asides;
 mod backup;
 mod bootstrap;
