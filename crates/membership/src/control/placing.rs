@@ -168,6 +168,11 @@ fn next(map: &Map, up: &BTreeSet<NodeId>, copies: usize) -> Next {
             level::SHARD_PARTICIPANTS
         ));
     }
+    // The ring would not have its machine, and a node that its shard needs would go to another one.
+    let is_somewhere = |owner: &&Node| !owner.lost && owner.machine.is_empty();
+    if let Some(owner) = with_slots.iter().filter_map(|shard| map.member(shard.owner)).find(is_somewhere) {
+        return Next::Lacks(format!("node {} has slots and has not said on which machine it runs", owner.number));
+    }
     let mut lacks = Next::Nothing;
     for shard in with_slots {
         match of_shard(map, up, copies, shard) {
@@ -190,7 +195,8 @@ fn of_shard(map: &Map, up: &BTreeSet<NodeId>, copies: usize, shard: &Shard) -> N
     }
     let of = |number: &NodeNumber| map.nodes().iter().find(|node| node.number == number.0);
     let used: BTreeSet<&str> = shard.standbys.keys().filter_map(of).chain([owner]).map(|node| &*node.machine).collect();
-    let (reserved, ring) = (reserved(map, copies, shard), Ring::of(map, up, copies));
+    let ring = Ring::of(map, copies);
+    let reserved = reserved(map, &ring, (shard, owner));
     // The one that the group was made for may not answer for a moment, or not yet to a leader that has just begun.
     let is_left = |node: &Node| reserved.contains(&node.id) || ring.leaves(owner, node);
     let may = |node: &&Node| {
@@ -221,13 +227,28 @@ fn is_free(map: &Map, up: &BTreeSet<NodeId>, node: &Node) -> bool {
     up.contains(&node.id) && !node.lost && !is_standby && index.is_some_and(|index| map.slots_of(index) == 0)
 }
 
-/// The nodes that other shards' groups were made for: the first places behind the owner's are those of future standbys.
-fn reserved(map: &Map, copies: usize, shard: &Shard) -> BTreeSet<NodeId> {
-    let others = map.shards().iter().filter(|other| other.id != shard.id).filter_map(|other| map.group_of(other));
-    let of_standbys = |group: &Group| group.places.iter().skip(1).take(copies - 1).map(|place| place.member).collect();
+/// The nodes that other shards' groups were made for, but those that this shard comes first at. Two shards may want one
+/// node: of the two exactly one gives way, or neither would ever have it.
+fn reserved(map: &Map, ring: &Ring, (shard, owner): (&Shard, &Node)) -> BTreeSet<NodeId> {
+    let of_standbys = |group: &Group| -> Vec<NodeId> {
+        // The first places behind the owner's are those of future standbys.
+        group.places.iter().skip(1).take(ring.copies - 1).map(|place| place.member).collect()
+    };
+    let made_for = |shard: &Shard| {
+        let group = map.group_of(shard).filter(|group| group.name.starts_with(NAME));
+        group.map_or_else(Vec::new, of_standbys)
+    };
+    let own = made_for(shard);
+    let comes_first = |other: &Shard, node: NodeId| {
+        let is_due = |owner: &Node| map.member(node).is_some_and(|node| ring.is_due(owner, node));
+        let is_others = map.member(other.owner).is_some_and(is_due);
+        (!is_due(owner), !own.contains(&node), shard.id) < (!is_others, false, other.id)
+    };
+    let others = map.shards().iter().filter(|other| other.id != shard.id);
     others
-        .filter(|group| group.name.starts_with(NAME))
-        .flat_map(|group| -> Vec<NodeId> { of_standbys(group) })
+        .flat_map(|other| made_for(other).into_iter().map(move |node| (other, node)))
+        .filter(|(other, node)| !comes_first(other, *node))
+        .map(|(_, node)| node)
         .collect()
 }
 
@@ -241,10 +262,11 @@ struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    fn of(map: &'a Map, up: &BTreeSet<NodeId>, copies: usize) -> Self {
+    /// An owner that does not answer counts: it will, and then nobody moves what another shard has taken.
+    fn of(map: &'a Map, copies: usize) -> Self {
         let waiting =
             map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0 && map.group_of(shard).is_none());
-        let owners = waiting.filter_map(|shard| map.member(shard.owner)).filter(|owner| up.contains(&owner.id));
+        let owners = waiting.filter_map(|shard| map.member(shard.owner)).filter(|owner| !owner.lost);
         let machines = map.nodes().iter().filter(|node| !node.lost && !node.machine.is_empty());
         Self { machines: machines.map(|node| &*node.machine).collect(), copies, waiting: owners.collect() }
     }
@@ -285,7 +307,7 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
     for place in map.groups().iter().flat_map(|group| &group.places) {
         *load.entry(place.member).or_default() += 1;
     }
-    let ring = Ring::of(map, up, copies);
+    let ring = Ring::of(map, copies);
     let rank = |node: &Node| (ring.distance(owner, node), load.get(&node.id).copied().unwrap_or(0), node.number);
     let mut used: BTreeSet<&str> = [&*owner.machine].into();
     let mut places = vec![owner.id];
@@ -301,7 +323,7 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
         }
         places.len()
     };
-    let reserved = reserved(map, copies, shard);
+    let reserved = reserved(map, &ring, (shard, owner));
     let with_standbys =
         take(copies, &|node| is_free(map, up, node) && !reserved.contains(&node.id) && !ring.leaves(owner, node));
     let is_log_server = |node: &Node| map.log_servers().iter().any(|server| server.id == node.id);
@@ -460,7 +482,9 @@ mod tests {
         let of = |state: &State| state.map(|_| true).shards().iter().find(|of| of.id == shard).unwrap().clone();
         for n in members {
             let place = Place { member: id(*n), dir: DEFAULT_DIR.to_owned() };
-            let report = Report { shard, place, incarnation: 1, id: AcceptorId([*n; 16]), streams: 1 };
+            let mut folder = [*n; 16];
+            folder[15] = shard.0 as u8;
+            let report = Report { shard, place, incarnation: 1, id: AcceptorId(folder), streams: 1 };
             done(state, Command::Group(GroupCommand::Report(report)));
         }
         let (known, owner) = (of(state).term, of(state).owner);
@@ -490,6 +514,108 @@ mod tests {
         let up: BTreeSet<NodeId> = [1, 2, 3, 4, 5].map(id).into();
         let of_second = of_shard(&map, &up, 2, map.shards().iter().find(|shard| shard.id == second.id).unwrap());
         assert!(matches!(&of_second, Next::Lacks(_)), "{of_second:?}");
+    }
+
+    /// Does what is to be done while these nodes answer. Each log that has got its group has its copies at once.
+    fn place_while(state: &mut State, up: &BTreeSet<NodeId>, copies: usize) -> Next {
+        loop {
+            match next(&state.map(|_| true), up, copies) {
+                Next::Do(command) => done(state, command),
+                other => return other,
+            }
+            let map = state.map(|_| true);
+            for shard in map.shards().iter().filter(|shard| shard.settled.len() < LOGS_MIN) {
+                if let Some(group) = map.group_of(shard) {
+                    let members: Vec<u8> = group.places.iter().map(|place| place.member.0[0]).collect();
+                    settles(state, shard.id, &members);
+                }
+            }
+        }
+    }
+
+    /// Owners and their standbys.
+    fn standbys(state: &State) -> Vec<(u8, Vec<u32>)> {
+        let map = state.map(|_| true);
+        let with_slots = map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0);
+        let of = |shard: &Shard| shard.standbys.keys().map(|number| number.0).collect();
+        with_slots.map(|shard| (shard.owner.0[0], of(shard))).collect()
+    }
+
+    /// Neither node of the third machine answers while the copies get their places, and its log-server does.
+    #[test]
+    fn a_machine_that_is_slow_leaves_no_shard_without_a_standby() {
+        let mut state = of_shards(3, &["a", "b", "c", "a", "b", "c"], &["a", "b", "c"]);
+        let slow = [1, 2, 4, 5, 7, 8, 9].map(id).into();
+        assert!(matches!(place_while(&mut state, &slow, 2), Next::Lacks(_)), "it is to wait");
+        assert_eq!(place_while(&mut state, &(1..=9).map(id).collect(), 2), Next::Nothing);
+        assert_eq!(standbys(&state), [(1, vec![5]), (2, vec![6]), (3, vec![4])]);
+    }
+
+    /// A group was made for a node that another shard's owner needs. One of the two has it.
+    #[test]
+    fn two_shards_that_want_one_node_do_not_both_give_way() {
+        for others in [&["a", "b", "c"][..], &["a", "b", "c", "a"]] {
+            let mut state = of_shards(3, &["a", "b", "c", "a", "b", "c"], others);
+            let places: Vec<Place> = [2, 4, 9].map(|n| Place { member: id(n), dir: DEFAULT_DIR.to_owned() }).into();
+            let name = format!("{NAME}2");
+            done(&mut state, Command::Group(GroupCommand::Add(Group { name, places })));
+            let up: BTreeSet<NodeId> = state.map(|_| true).members().map(|member| member.id).collect();
+            let left = place_while(&mut state, &up, 2);
+            assert_eq!(standbys(&state), [(1, vec![5]), (2, vec![]), (3, vec![4])]);
+            assert!(matches!(&left, Next::Lacks(why) if why.contains("shard 2 lacks 1")), "{left:?}");
+            let map = state.map(|_| true);
+            assert!(map.shards().iter().filter(|of| map.slots_of_shard(of) > 0).all(|of| of.settled.len() == 3));
+        }
+    }
+
+    /// Machines and nodes are slow in many orders, and say where they run in as many. Once all answer, all have copies.
+    #[test]
+    fn in_whatever_order_nodes_are_slow_each_shard_has_its_standbys_in_the_end() {
+        let clusters = [
+            (2, &["a", "b", "c", "a", "b", "c"][..], &["a", "b", "c"][..]),
+            (2, &["a", "b", "c", "a", "b", "c"], &[]),
+            (2, &["a", "b", "c", "d", "a", "b", "c", "d"], &["a", "b", "c", "d"]),
+            (2, &["b", "c", "d", "b", "c", "d", "a", "e"], &["b", "c", "d"]),
+            (2, &["a", "b", "c", "d", "d", "d"], &["a", "b", "c"]),
+            (3, &["a", "b", "c", "a", "b", "c", "a", "b", "c"], &["a", "b", "c"]),
+        ];
+        for seed in 0..120_u64 {
+            let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut one_in = |n: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random.is_multiple_of(n)
+            };
+            let (copies, nodes, logs) = clusters[seed as usize % clusters.len()];
+            let owners = if nodes.len() == 8 && !nodes.contains(&"e") { 4 } else { 3 };
+            let machines: Vec<&str> = nodes.iter().chain(logs).copied().collect();
+            let mut state = of_shards(owners, nodes, logs);
+            let locate = |state: &mut State, n: usize, machine: &str| {
+                let id = id(n as u8 + 1);
+                done(state, Command::Locate { id, incarnation: 1, machine: machine.to_owned() });
+            };
+            let mut unsaid: Vec<usize> = (0..machines.len()).filter(|_| one_in(3)).collect();
+            unsaid.iter().for_each(|n| locate(&mut state, *n, ""));
+            for _ in 0..6 {
+                let slow: Vec<&str> = machines.iter().copied().filter(|_| one_in(6)).collect();
+                let is_up = |n: &usize| if slow.contains(&machines[*n]) { one_in(3) } else { !one_in(5) };
+                let up = (0..machines.len()).filter(is_up).map(|n| id(n as u8 + 1)).collect();
+                place_while(&mut state, &up, copies);
+                unsaid.retain(|n| {
+                    let says = one_in(3);
+                    if says {
+                        locate(&mut state, *n, machines[*n]);
+                    }
+                    !says
+                });
+            }
+            unsaid.iter().for_each(|n| locate(&mut state, *n, machines[*n]));
+            let all = (1..).take(machines.len()).map(id).collect();
+            let (left, standbys) = (place_while(&mut state, &all, copies), standbys(&state));
+            assert_eq!(left, Next::Nothing, "seed {seed}: {standbys:?}");
+            assert!(standbys.iter().all(|(_, of)| of.len() + 1 == copies), "seed {seed}: {standbys:?}");
+        }
     }
 
     /// Three machines with two nodes each, of which the first ones have slots.
