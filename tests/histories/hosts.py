@@ -145,6 +145,7 @@ class Hosts(Cluster):
         self.of_copies = ["--cluster-copies", self.copies, "--cluster-shards", self.shards]
         self.has_grown, self.machines = not grows, with_data
         self.lock = threading.Lock()
+        self.deaths_of_agents = {machine: threading.Lock() for machine in network.nodes}
         for machine in network.nodes:
             if machine in self.log_servers:
                 make, kind, own = Server, "log-server", [*shared, "--dirs", *LOG_DIRS]
@@ -221,16 +222,17 @@ class Hosts(Cluster):
 
     def kill_agent(self, machine, at_once):
         """Its nodes end in order by themselves. It starts again when they have, or at once. Those that have not ended."""
-        server = self.servers[machine]
-        self.resume(machine)
-        self.kills += send(server.agent(), signal.SIGKILL)
-        server.wait()
-        former = server.processes()
-        if at_once:
+        with self.deaths_of_agents[machine]:  # a pair may have the same one: the second is the one that starts after the first
+            server = self.servers[machine]
+            self.resume(machine)
+            self.kills += send(server.agent(), signal.SIGKILL)
+            server.wait()
+            former = server.processes()
+            if at_once:
+                self.start(machine)
+            left = server.end(former)
             self.start(machine)
-        left = server.end(former)
-        self.start(machine)
-        return left
+            return left
 
     def pause(self, machine):
         """All of its processes, or one."""
