@@ -67,6 +67,10 @@ const REMARKS: &[(&str, &str)] = &[
     ("cluster|standby", "not of Redis: names nodes that have copies of a shard's data and may take it over"),
     ("cluster|switchover", "not of Redis: gives a shard to one of its standbys in order"),
     ("cluster|failover", "as in Redis, at a standby; without FORCE and TAKEOVER: a lost owner is taken over by itself"),
+    (
+        "cluster|shards",
+        "`replication-offset` is 0 for nodes of shards that the asked node neither owns nor stands by for",
+    ),
     ("cluster|slot-stats", "without `memory-bytes`, which is not kept"),
     ("cluster|leave", "not of Redis: takes this node out of the cluster, if it owns no slots"),
     ("cluster|links", "those of the worker that serves the connection"),
@@ -150,7 +154,8 @@ What differs from a single server:
 - `SORT` with patterns (BY, GET) is refused in a cluster if they lead to keys of other slots than the sorted key's, as in Redis Cluster. With
   patterns of the same slot (`{tag}`) it runs at that slot's node. It is refused in a command, block or script with keys of several nodes, and between `BEGIN` and `COMMIT`.
 - When slots get another owner, commands for them wait up to 2 s for nodes that learn of it late, and then go to the new owner, in their order. If they are spread over
-  several owners by then, and later commands of the same pipeline have been executed, they get -TRYAGAIN. EXEC of a block with watched keys of the old owner answers null, as if they had changed. A client that waits
+  several owners by then, and later commands of the same pipeline have been executed, they get -TRYAGAIN. A single command gets it, too, if the nodes do not agree on the owner in
+  that time, as after a restart of the whole cluster. It was not executed: a client may send it again. EXEC of a block with watched keys of the old owner answers null, as if they had changed. A client that waits
   for a key (`BLPOP`) goes on waiting at the new owner, for its whole time again. At a node that has had no lease for 3 s it gets -CLUSTERDOWN.
 - Commands for the keys of a node that stops, or loses its lease, wait for `cluster-takeover-wait` (2.5 s), and then get -CLUSTERDOWN.
 - A node may stop in the middle of a command or block over several nodes. If no other node knows whether it agreed, the keys at the other nodes stay locked
