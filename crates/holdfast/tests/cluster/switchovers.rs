@@ -213,6 +213,25 @@ fn the_log_of_a_shard_that_changes_hands_often_does_not_grow() {
     }
 }
 
+/// An owner that has written nothing follows from where it was: it applies nothing twice, and begins nothing anew.
+#[test]
+fn an_owner_that_wrote_nothing_follows_in_place() {
+    let copied = Copied::new();
+    copied.stands_by();
+    is_at(&copied, 0);
+    for value in 1..=100 {
+        assert_eq!(copied.nodes.client(2).call(&format!("rpush list {value}")), format!(":{value}"));
+    }
+    let lives = |node| copied.nodes.log(node).matches("is starting, PID").count();
+    let before = [0, 1].map(lives);
+    for owner in [1, 0, 1, 0, 1] {
+        assert_eq!(copied.nodes.client(owner).call("cluster failover"), "+OK");
+        is_at(&copied, owner);
+        assert_eq!(copied.nodes.client(2).call("llen list"), ":100", "at {owner}");
+    }
+    assert_eq!([0, 1].map(lives), before, "the same processes");
+}
+
 /// Committed writes are there after the shard has changed hands, and after the new owner has died.
 #[test]
 fn a_shard_that_was_given_up_in_order_is_taken_over_when_its_owner_dies() {

@@ -92,6 +92,11 @@ impl Driver {
         Ok(promoted)
     }
 
+    /// The end of the log: no record in it is above that. It may have none of this term.
+    pub fn end(&self) -> Lsn {
+        Lsn(self.lock().marks.iter().map(|mark| mark.end.0).max().unwrap_or_default())
+    }
+
     /// Another process gets the shard in order, and the log rests until then: a later term does not end it. False: the
     /// shard stays here.
     pub fn gives_way(&self, gives_way: bool) {

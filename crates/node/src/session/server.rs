@@ -121,7 +121,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
     row(
         "failover",
         -1,
-        ADMIN | NOSCRIPT | STALE,
+        ADMIN | NOSCRIPT | STALE | NO_MULTI,
         "6.2.0",
         "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
         "Starts a coordinated failover from a server to one of its replicas.",

@@ -302,6 +302,7 @@ impl Yields {
     fn drain(&self) -> Result<Option<Lsn>, String> {
         let Some(ends) = self.switch.rest(self.patience.draining_ms)? else { return Ok(None) };
         let log = self.switch.log().ok_or("the log is off")?;
+        let copies = self.switch.copies().ok_or("its log has no copies")?;
         log.want_synced(&ends);
         (0..log.streams()).for_each(|stream| log.ring(stream));
         let end = self.now() + self.patience.draining_ms;
@@ -311,7 +312,8 @@ impl Yields {
             }
             thread::park_timeout(LOOK);
         }
-        Ok(ends.into_iter().max())
+        // A gate knows of its own records alone. Memory has those of former owners, too, and must not get them again.
+        Ok(ends.into_iter().max().max(Some(copies.end())))
     }
 
     /// The log that this process wrote is a copy, and memory follows it.
