@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{env, io};
 
@@ -53,6 +53,15 @@ enum Runs {
     Yields(ShardId),
 }
 
+/// How a process has been decided to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// An operator stops it.
+    Over,
+    /// It starts again, now.
+    Again,
+}
+
 /// Whether this process is to start again, and how.
 #[derive(Debug)]
 pub struct Again {
@@ -62,7 +71,7 @@ pub struct Again {
     /// This life has had a term of the shard that it leads.
     has_led: AtomicBool,
     is_wanted: AtomicBool,
-    is_over: AtomicBool,
+    end: Mutex<Option<End>>,
     /// When this life began, in milliseconds, and how many before it are of one row.
     began: (u64, u32),
 }
@@ -76,7 +85,7 @@ impl Again {
             runs: Mutex::new(Runs::Nothing),
             has_led: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
+            end: Mutex::new(None),
             began: (monotonic_ms(), env::var(IN_A_ROW).ok().and_then(|row| row.parse().ok()).unwrap_or(0)),
         }
     }
@@ -183,14 +192,23 @@ impl Again {
         (self.has_led.load(SeqCst) && !leads()).then(|| format!("shard {} was given to another node", began.0))
     }
 
+    fn end(&self) -> MutexGuard<'_, Option<End>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The process starts again when it has stopped. False if an operator has stopped it, or it starts again already.
     pub fn want(&self) -> bool {
-        !self.is_over.load(SeqCst) && !self.is_wanted.swap(true, SeqCst)
+        self.end().is_none() && !self.is_wanted.swap(true, SeqCst)
     }
 
     /// True if it starts again when it has stopped.
     pub fn is_wanted(&self) -> bool {
-        self.is_wanted.load(SeqCst) && !self.is_over.load(SeqCst)
+        self.is_wanted.load(SeqCst) && *self.end() != Some(End::Over)
+    }
+
+    /// True if it is to start again, and no operator can stop this life any more: [`Self::start`] follows.
+    pub fn begins(&self) -> bool {
+        self.is_wanted.load(SeqCst) && *self.end().get_or_insert(End::Again) == End::Again
     }
 
     /// True if the node does not own the shard any more that the process runs.
@@ -198,9 +216,9 @@ impl Again {
         self.is_wanted.load(SeqCst)
     }
 
-    /// An operator stops the process: it does not start again.
-    pub fn never(&self) {
-        self.is_over.store(true, SeqCst);
+    /// An operator stops the process: it does not start again. False: it does already, and the next life has to hear of it.
+    pub fn never(&self) -> bool {
+        *self.end().get_or_insert(End::Over) == End::Over
     }
 
     /// Starts the program anew in this process. Returns if that fails.
@@ -282,6 +300,16 @@ mod tests {
         assert_eq!(pauses, [0, 300, 600, 1200, 1200]);
         assert_eq!(of(50).in_a_row(monotonic_ms() + LASTED_MS), 0, "it has lasted");
         assert_eq!(of(2).in_a_row(monotonic_ms()), 3);
+    }
+
+    #[test]
+    fn a_process_is_stopped_or_starts_again_and_not_both() {
+        let (stopped, begins) = (Again::new(&[]), Again::new(&[]));
+        assert!(stopped.want() && stopped.is_wanted() && stopped.never());
+        assert!(!stopped.is_wanted() && !stopped.begins() && !stopped.want());
+        assert!(!begins.begins(), "nobody wants it");
+        assert!(begins.want() && begins.begins() && !begins.never());
+        assert!(begins.is_wanted() && begins.begins());
     }
 
     #[test]

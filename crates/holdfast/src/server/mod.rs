@@ -86,7 +86,7 @@ pub fn run(args: &[Vec<u8>]) -> ExitCode {
     }
     let again = Arc::new(Again::new(args));
     match serve(args, &again) {
-        Ok(()) if again.is_wanted() => {
+        Ok(()) if again.begins() => {
             eprintln!("the server cannot start again: {}", again.start());
             ExitCode::FAILURE
         }
@@ -399,7 +399,9 @@ fn stop_on(signals: Signals, node: Arc<Node>, supervisor: Supervisor, again: &Ar
     let again = Arc::clone(again);
     let wait = move || {
         let signal = signals.wait();
-        again.never();
+        if !again.never() {
+            return signals.put_back();
+        }
         tracing::warn!("Received {signal}, shutting down");
         supervisor.stopping();
         node.stop_in_order();

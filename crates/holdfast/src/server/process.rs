@@ -194,6 +194,12 @@ impl Signals {
         Self::name(signal)
     }
 
+    /// Sends SIGTERM to this process, for a program that it starts in its place: that inherits what is held back.
+    pub fn put_back(&self) {
+        // SAFETY: it sends a signal that every thread holds back.
+        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+    }
+
     /// Waits for one of them for so long at most; its name.
     pub fn wait_for(&self, time: Duration) -> Option<&'static str> {
         let time = libc::timespec {
