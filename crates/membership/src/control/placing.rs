@@ -171,7 +171,8 @@ fn next(map: &Map, up: &BTreeSet<NodeId>, copies: usize) -> Next {
     // The ring would not have its machine, and a node that its shard needs would go to another one.
     let is_somewhere = |owner: &&Node| !owner.lost && owner.machine.is_empty();
     if let Some(owner) = with_slots.iter().filter_map(|shard| map.member(shard.owner)).find(is_somewhere) {
-        return Next::Lacks(format!("node {} has slots and has not said on which machine it runs", owner.number));
+        let place = format!("{}:{}", owner.host, owner.port);
+        return Next::Lacks(format!("the node at {place} has slots and has not said on which machine it runs"));
     }
     let mut lacks = Next::Nothing;
     for shard in with_slots {
