@@ -212,7 +212,8 @@ class Hosts(Cluster):
     def kill(self, node):
         """All processes of a machine."""
         self.resume(node)
-        super().kill(node)
+        with self.deaths_of_agents[node]:
+            super().kill(node)
 
     def kill_one(self, node):
         """The process of one node, which its agent starts again. Whether there was one."""
