@@ -138,8 +138,8 @@ class Worker(threading.Thread):
     def take(self, op, replies):
         """What the commands of a transaction answered."""
         errors = [reply for reply in replies if isinstance(reply, ErrorReply)]
-        if op["way"] == "block" and errors and all(str(error).startswith("MISCONF") for error in errors):
-            # The log has failed: as in Redis, each script of a block is refused its writes by itself. What one of them had written before would not be answered.
+        if op["way"] == "block" and errors and all(str(error).startswith(("MISCONF", "CLUSTERDOWN another process leads")) for error in errors):
+            # The log has failed, or another node has the shard: as in Redis, each script of a block is refused its writes by itself. What one of them had written before would not be answered.
             raise Refused(errors[0])
         if len(replies) != len(op["value"]) or errors:
             self.problems.append(f"{op['way']} at node {op['node']}: a transaction was answered {replies}: {op['value']}")
