@@ -120,7 +120,8 @@ fn first(bytes: &[u8], link: &Link) -> Option<usize> {
 
 /// Waits until the last node leads the metadata: whichever other one does starts again.
 fn is_led_by_the_last(copied: &mut Copied) {
-    let end = Instant::now() + PATIENCE;
+    // Each election is a toss between two.
+    let end = Instant::now() + 3 * PATIENCE;
     loop {
         let status = copied.nodes.client(2).call("cluster status");
         let leads = |node: &usize| {
