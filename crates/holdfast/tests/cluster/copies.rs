@@ -93,7 +93,7 @@ impl Copied {
         [self.nodes.ports[0], self.ports[0], self.ports[1]].map(|port| format!("127.0.0.1:{port}/-"))
     }
 
-    /// What the command says. A busy machine may have lost the leader of the metadata: an operator asks again then.
+    /// The output of the command. A busy machine may have lost the leader of the metadata: an operator asks again then.
     pub fn group(&self, words: &[&str]) -> String {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -92,7 +92,7 @@ impl Drop for Site {
 struct Inside {
     owner: Owner,
     clock: u64,
-    /// What is to go out, in the order in which the owner said it, and whether a thread sends it.
+    /// Requests that are to go out, in the order in which the owner said them, and true if a thread sends some.
     outbox: Vec<(AcceptorId, Request, bool)>,
     is_sending: bool,
 }

@@ -194,7 +194,7 @@ pub struct Volatile {
     pub standings: BTreeMap<NodeId, Reported>,
     /// What this node knows, as a leader, of shards with standbys.
     pub takeovers: Takeovers,
-    /// What was logged of takeovers, by shard and term.
+    /// Lines that were logged about takeovers, by shard and term.
     pub told_of_shards: Told,
     /// The nodes that are up, and those that were.
     pub watched: Watched,
