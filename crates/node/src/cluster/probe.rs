@@ -18,9 +18,9 @@ use ::membership::NodeId;
 use clocks::UnixMs;
 
 /// Looks without an answer after which a link to a suspected node is ended.
-const LOOKS: u8 = 4;
+const LOOKS: u8 = 5;
 /// Looks after which a dial that a suspected node does not answer is given up.
-const DIAL_LOOKS: u8 = 2;
+const DIAL_LOOKS: u8 = 5;
 /// Looks that count after which a link to a node is ended that was removed from the cluster.
 const GONE_LOOKS: u8 = 6;
 

@@ -14,7 +14,7 @@ use crate::worker::token::Token;
 /// Most bytes of messages that wait for the log.
 const WAITING_MAX: usize = 64 << 20;
 /// Milliseconds between two looks at whether bytes came over links.
-const LOOK_MS: u64 = 250;
+const LOOK_MS: u64 = 100;
 
 /// Least milliseconds between two looks that count for a node that was removed from the cluster.
 const GONE_LOOK_MS: u64 = 300;
