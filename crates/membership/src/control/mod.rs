@@ -183,11 +183,11 @@ impl Settings {
         .with_lease(Duration::from_secs(2))
     }
 
-    /// With leases of this length. A lease lasts for four renewals, and for two elections of a leader: one lost
-    /// message, or the end of the leader, takes no node's lease.
+    /// With leases of this length. A lease lasts for four renewals, and for an election: one lost message, or the end
+    /// of the leader, takes no node's lease. Voters wait for the longest time first, and then for a time by chance.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
-        let election = (lease / 4, lease * 9 / 20);
+        let election = (lease * 9 / 40, lease * 3 / 8);
         Self { lease, renew: lease / 4, heartbeat: lease / 20, election, ..self }
     }
 }
