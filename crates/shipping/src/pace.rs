@@ -26,8 +26,9 @@ pub struct Waited {
     pub ns: u64,
 }
 
-/// How far a shipment may be ahead of its pace: bytes that are sent at once after a pause.
-const AHEAD_NS: u64 = 20_000_000;
+/// How far a shipment may be ahead of its pace: bytes that are sent at once after a pause. A client's command may have
+/// to wait until they are read, sent and written, for a CPU or the disk.
+const AHEAD_NS: u64 = 1_000_000;
 
 /// A limit. It may change while a shipment is under way.
 #[derive(Debug)]

@@ -8,6 +8,10 @@ use crate::pace::{Meter, Pace, Pauses};
 use crate::wire::{Ask, CHUNK, Message, Messages, wrong};
 use crate::{Progress, tree};
 
+/// Bytes that are read and sent at once: far fewer than a message may have, so that clients do not wait for them.
+const PIECE: usize = 64 << 10;
+const _: () = assert!(PIECE <= CHUNK);
+
 /// Reads what the other end wants.
 ///
 /// # Errors
@@ -44,14 +48,14 @@ pub fn send(
     progress.begin(bytes);
     Message::Cargo { files: count, bytes }.write(to)?;
     let mut meter = Meter::new(pace, pauses, bytes);
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; PIECE];
     for (path, size) in files {
         let named = |why: io::Error| io::Error::new(why.kind(), format!("{path}: {why}"));
         let mut file = File::open(tree::place(folder, &path)?).map_err(named)?;
         Message::File { size, path: &path }.write(to)?;
         let mut left = size;
         while left > 0 {
-            let wanted = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
+            let wanted = PIECE.min(usize::try_from(left).unwrap_or(PIECE));
             let chunk = &mut buffer[..wanted];
             file.read_exact(chunk).map_err(named)?;
             Message::Chunk(chunk).write(to)?;
