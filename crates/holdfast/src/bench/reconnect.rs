@@ -147,7 +147,7 @@ impl Dialer<'_> {
         }
         lost.drain(..made);
         if !lost.is_empty() {
-            thread::sleep(PAUSE);
+            thread::park_timeout(PAUSE);
             lost.iter_mut().for_each(|lost| lost.tries += 1);
         }
         let _ = self.news.send(News::Dialed(at, lost));
