@@ -37,7 +37,7 @@ macro_rules! noticed {
 noticed! {
     early_unlock: EarlyUnlock from 2,
     unlocked_by_start: UnlockedByStart from 3,
-    unlogged_prepare: UnloggedPrepare from 108,
+    unlogged_prepare: UnloggedPrepare from 12,
     lease_ignored: LeaseIgnored from 0,
     stale_epoch: StaleEpoch from 0,
     forgotten_commit: ForgottenCommit from 1,
