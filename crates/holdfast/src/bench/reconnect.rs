@@ -86,7 +86,7 @@ impl Reconnects<'_> {
     pub fn run(self) {
         let Self { dialer, news } = &self;
         let places = dialer.nodes.addresses.len();
-        // What waits for each node, and whether a thread dials it.
+        // For each node: the connections that wait for it, and whether a thread dials it.
         let mut waiting: Vec<(Vec<Lost>, bool)> = iter::repeat_with(Default::default).take(places).collect();
         thread::scope(|scope| {
             loop {
